@@ -1,0 +1,1 @@
+"""Benchmarks on disk: build, manifest, load."""

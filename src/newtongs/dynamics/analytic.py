@@ -1,0 +1,65 @@
+"""Continuous Newtonian terms of Gaussian-NND (Eq. 4 without its residuals)."""
+
+from dataclasses import dataclass
+from functools import cache
+
+import torch
+from torch import Tensor
+
+from .. import rotations
+from ..state import State, pack
+from ..types import GRAVITY, StateTensor, Vec3
+
+
+@dataclass(frozen=True)
+class Coefficients:
+    """Effective, non-negative coefficients: plain numbers or learned scalars."""
+
+    c_v: Tensor | float = 0.05  # linear damping
+    c_w: Tensor | float = 0.05  # angular damping
+    k_s: Tensor | float = 0.25  # scale restoration towards 1
+    c_s: Tensor | float = 0.08  # scale-rate damping
+
+
+@cache
+def _gravity(dtype: torch.dtype, device: torch.device) -> Tensor:
+    return torch.tensor(GRAVITY, dtype=dtype, device=device)
+
+
+def linear_acceleration(z: StateTensor, c: Coefficients) -> Vec3:
+    """``g - c_v v / m``."""
+    x = State(z)
+    return _gravity(z.dtype, z.device) - c.c_v * x.v / x.m
+
+
+def scale_acceleration(z: StateTensor, c: Coefficients) -> Vec3:
+    """``-k_s (s - 1) - c_s u``."""
+    x = State(z)
+    return -c.k_s * (x.s - 1) - c.c_s * x.u
+
+
+def rates(z: StateTensor, c: Coefficients) -> StateTensor:
+    """Time derivative of every channel; the material channels do not change."""
+    x = State(z)
+    still = torch.zeros_like(x.m)
+    return pack(
+        p=x.v,
+        q=rotations.derivative(x.q, x.w),
+        v=linear_acceleration(z, c),
+        w=-c.c_w * x.w,
+        s=x.u,
+        u=scale_acceleration(z, c),
+        m=still,
+        e=still,
+        mu=still,
+    )
+
+
+def correction(r_v: Vec3, r_w: Vec3, r_s: Vec3) -> StateTensor:
+    """Residual accelerations in the channels they correct, zeros in the others."""
+    zero3 = torch.zeros_like(r_v)
+    zero1 = zero3[..., :1]
+    return pack(
+        p=zero3, q=torch.cat([zero1, zero3], -1), v=r_v, w=r_w, s=zero3, u=r_s,
+        m=zero1, e=zero1, mu=zero1,
+    )  # fmt: skip

@@ -1,0 +1,150 @@
+"""Gaussian-NND (Section 3.3): Newtonian terms plus two small networks, rolled out with contacts."""
+
+import math
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+from typing import Literal
+
+import torch
+from torch import Tensor, nn
+
+from ..errors import InputError, unknown_name
+from ..state import DIM, State, project, replace
+from ..types import StateTensor, Times
+from . import floor
+from .analytic import Coefficients, correction, rates
+from .rollout import rollout
+from .solvers import SOLVERS
+
+
+@dataclass(frozen=True)
+class NNDConfig:
+    """Everything that defines the model besides its weights. The defaults are the paper's."""
+
+    hidden: int = 256
+    """Width of the hidden layers of both networks."""
+    init: Literal["zero-last", "zero-all"] = "zero-last"
+    """Which layers start at zero: the output layers, or (the paper's ablation) every layer."""
+    solver: Literal["rk4", "euler"] = "rk4"
+    """Scheme of one substep."""
+    max_dt: float = 1 / 30
+    """Longest substep in seconds; a 24 Hz frame takes two."""
+    contact: bool = True
+    """Whether the floor exists."""
+    continuous_residual: bool = True
+    """Whether f_theta corrects the accelerations."""
+    contact_residual: bool = True
+    """Whether h_phi corrects the velocities after a hit."""
+
+    def __post_init__(self) -> None:
+        if self.solver not in SOLVERS:
+            raise unknown_name("solver", self.solver, SOLVERS)
+        if self.init not in ("zero-last", "zero-all"):
+            raise unknown_name("initialisation", self.init, ("zero-last", "zero-all"))
+        if not (self.max_dt > 0 and math.isfinite(self.max_dt)):
+            raise InputError(f"max_dt must be a positive number of seconds, got {self.max_dt}")
+        if self.hidden < 1:
+            raise InputError(f"hidden must be at least 1, got {self.hidden}")
+
+
+def residual_network(hidden: int, layers: int, outputs: int, init: str) -> nn.Sequential:
+    """SiLU network 22 -> hidden (x layers) -> outputs whose output starts at exactly zero."""
+    widths = [DIM] + [hidden] * layers
+    modules: list[nn.Module] = []
+    for fan_in, fan_out in zip(widths, widths[1:], strict=False):
+        modules += [nn.Linear(fan_in, fan_out), nn.SiLU()]
+    modules.append(nn.Linear(hidden, outputs))
+    network = nn.Sequential(*modules)
+    linear = [layer for layer in network if isinstance(layer, nn.Linear)]
+    for layer in linear:
+        nn.init.zeros_(layer.bias)
+        if init == "zero-all" or layer is linear[-1]:
+            nn.init.zeros_(layer.weight)
+        else:
+            nn.init.xavier_uniform_(layer.weight)
+    return network
+
+
+class GaussianNND(nn.Module):
+    """Structured hybrid dynamics of one object state, 81,429 parameters.
+
+    ``model.rollout(z0, times)`` maps labelled initial states ``(B, 22)`` and ``T`` times in
+    seconds to states ``(B, T, 22)``. Until trained it is exactly its analytic part.
+    """
+
+    def __init__(self, config: NNDConfig | None = None) -> None:
+        super().__init__()
+        self.config = config or NNDConfig()
+        self.c_v = nn.Parameter(torch.tensor(0.05))
+        self.c_w = nn.Parameter(torch.tensor(0.05))
+        self.k_s = nn.Parameter(torch.tensor(0.25))
+        self.c_s = nn.Parameter(torch.tensor(0.08))
+        self.alpha = nn.Parameter(torch.tensor(0.01))
+        self.alpha_imp = nn.Parameter(torch.tensor(0.01))
+        self.f_theta = residual_network(self.config.hidden, 2, 9, self.config.init)
+        self.h_phi = residual_network(self.config.hidden, 1, 6, self.config.init)
+
+    @property
+    def coefficients(self) -> Coefficients:
+        """Effective coefficients ``|c_v|, |c_w|, |k_s|, |c_s|``."""
+        return Coefficients(self.c_v.abs(), self.c_w.abs(), self.k_s.abs(), self.c_s.abs())
+
+    def field(self, z: StateTensor) -> StateTensor:
+        """Right-hand side of Eq. 4: the rate of every channel of ``z`` (..., 22)."""
+        dz = rates(z, self.coefficients)
+        if self.config.continuous_residual:
+            r = self.alpha * torch.tanh(self.f_theta(z))
+            dz = dz + correction(*r.split(3, dim=-1))
+        return dz
+
+    def step(self, z: StateTensor, h: float) -> StateTensor:
+        """One continuous substep of ``h`` seconds, projected."""
+        return SOLVERS[self.config.solver](self.field, z, h, project)
+
+    def jump(self, z: StateTensor) -> StateTensor:
+        """Floor response with the learned correction of the velocities after it."""
+        z = floor.jump(z)
+        if not self.config.contact_residual:
+            return z
+        x = State(z)
+        dv, dw = (self.alpha_imp * torch.tanh(self.h_phi(z))).split(3, dim=-1)
+        return replace(z, v=x.v + dv, w=x.w + dw)
+
+    def rollout(
+        self,
+        z0: StateTensor,
+        times: Times | Sequence[float],
+        *,
+        velocity: Tensor | Sequence[float] | None = None,
+        angular_velocity: Tensor | Sequence[float] | None = None,
+        mass: Tensor | float | None = None,
+        restitution: Tensor | float | None = None,
+        attenuation: Tensor | float | None = None,
+    ) -> StateTensor:
+        """Predict the states at ``times``.
+
+        Args:
+            z0: initial states ``(..., 22)``.
+            times: ``(T,)`` increasing seconds; any spacing. The first is the time of ``z0``.
+            velocity: replaces the initial linear velocity, ``(3,)`` or ``(..., 3)``.
+            angular_velocity: replaces the initial angular velocity, in rad/s.
+            mass: replaces the mass.
+            restitution: replaces the restitution e in [0, 1].
+            attenuation: replaces the tangential attenuation mu in [0, 1].
+
+        Returns:
+            States ``(..., T, 22)``; the first is the projected initial state.
+        """
+        given = {
+            "v": velocity, "w": angular_velocity, "m": mass, "e": restitution, "mu": attenuation
+        }  # fmt: skip
+        if any(value is not None for value in given.values()):
+            z0 = replace(z0, **given)
+        event = {"gap": floor.gap, "jump": self.jump} if self.config.contact else {}
+        return rollout(z0, times, self.step, max_dt=self.config.max_dt, **event)
+
+    forward = rollout
+
+    def extra_repr(self) -> str:
+        """Shown by ``print(model)``."""
+        return ", ".join(f"{k}={v!r}" for k, v in asdict(self.config).items())

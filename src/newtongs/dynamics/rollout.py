@@ -1,0 +1,75 @@
+"""Hybrid rollout: substeps of a continuous step, each followed by the test for an event.
+
+This file knows neither physics nor floor; it is given a ``step``, a ``gap`` and a ``jump``.
+"""
+
+import math
+from collections.abc import Callable, Sequence
+
+import torch
+from torch import Tensor
+
+from ..errors import InputError
+from ..state import DIM, project, require_finite
+from ..types import StateTensor, Times
+
+Step = Callable[[StateTensor, float], StateTensor]
+Gap = Callable[[StateTensor], Tensor]
+Jump = Callable[[StateTensor], StateTensor]
+
+
+def rollout(
+    z0: StateTensor,
+    times: Times | Sequence[float],
+    step: Step,
+    *,
+    gap: Gap | None = None,
+    jump: Jump | None = None,
+    max_dt: float = math.inf,
+) -> StateTensor:
+    """Advance ``z0`` of shape ``(..., 22)`` over the grid ``times`` to ``(..., T, 22)``.
+
+    Each interval is cut into the fewest equal substeps no longer than ``max_dt``. The first
+    returned state is the projected input.
+    """
+    z = project(check_initial(z0))
+    frames = [z]
+    for dt in intervals(times):
+        n = substeps(dt, max_dt)
+        for _ in range(n):
+            z = step(z, dt / n)
+            if gap is not None and jump is not None:
+                # Every row is evaluated and only hits are kept: the same values as evaluating
+                # hits alone, without a shape that depends on the data.
+                z = torch.where(gap(z).unsqueeze(-1) <= 0, project(jump(z)), z)
+        frames.append(z)
+    return torch.stack(frames, dim=-2)
+
+
+def substeps(dt: float, max_dt: float) -> int:
+    """How many equal pieces of at most ``max_dt`` make ``dt``.
+
+    The slack lets a grid stored in float32 with spacing ``max_dt`` count as one piece.
+    """
+    return max(1, math.ceil(dt / max_dt - 1e-5))
+
+
+def intervals(times: Times | Sequence[float]) -> list[float]:
+    """Lengths of the steps of an increasing time grid, in seconds."""
+    t = torch.as_tensor(times, dtype=torch.float64, device="cpu")
+    if t.dim() != 1 or len(t) == 0:
+        raise InputError(f"times: expected shape (T,) with T >= 1, got {tuple(t.shape)}")
+    dt = t.diff()
+    if not bool(torch.isfinite(t).all() and (dt > 0).all()):
+        bad = int(torch.nonzero(~(dt > 0))[0]) if len(dt) and not (dt > 0).all() else 0
+        around = t[bad : bad + 2].tolist()
+        raise InputError(f"times: expected increasing finite seconds, got {around} at index {bad}")
+    return dt.tolist()
+
+
+def check_initial(z0: StateTensor) -> StateTensor:
+    """The initial state itself, or one line on what is wrong with it."""
+    if z0.dim() == 0 or z0.shape[-1] != DIM:
+        raise InputError(f"z0: expected shape (..., {DIM}), got {tuple(z0.shape)}")
+    require_finite(z0, "z0")
+    return z0

@@ -1,0 +1,25 @@
+"""One explicit step of ``z' = f(z)``; every intermediate state is projected before ``f`` sees it."""
+
+from collections.abc import Callable
+
+from torch import Tensor
+
+Field = Callable[[Tensor], Tensor]
+Step = Callable[[Field, Tensor, float, Field], Tensor]
+
+
+def euler(f: Field, z: Tensor, h: float, project: Field) -> Tensor:
+    """First order."""
+    return project(z + h * f(z))
+
+
+def rk4(f: Field, z: Tensor, h: float, project: Field) -> Tensor:
+    """The classical fourth-order Runge-Kutta step."""
+    k1 = f(z)
+    k2 = f(project(z + 0.5 * h * k1))
+    k3 = f(project(z + 0.5 * h * k2))
+    k4 = f(project(z + h * k3))
+    return project(z + h / 6 * (k1 + 2 * k2 + 2 * k3 + k4))
+
+
+SOLVERS: dict[str, Step] = {"rk4": rk4, "euler": euler}

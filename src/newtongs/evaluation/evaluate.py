@@ -1,0 +1,114 @@
+"""Run predictors over State-32 splits and collect every metric, per motion and in total."""
+
+import math
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+
+import torch
+
+from ..datasets import state32
+from ..dynamics.baselines import BASELINES, Predictor, get_baseline
+from ..errors import InputError, unknown_name
+from ..state import require_finite
+from .metrics import MetricSums
+from .pis3d import PisSums
+
+ORACLE = "oracle"
+METHODS = (*BASELINES, ORACLE)
+MAX_BATCH = 65_534
+
+Scores = dict[str, float]
+MethodReport = dict[str, float | dict[str, Scores]]
+Report = dict[str, dict[str, MethodReport]]
+Progress = Callable[[str, int, int], None]
+
+
+def evaluate(
+    data: Path | str | Mapping[str, state32.State32],
+    *,
+    splits: Sequence[str] = ("val_id", "val_ood"),
+    methods: Sequence[str] | Mapping[str, Predictor] = METHODS,
+    batch_size: int = 4096,
+    device: torch.device | str = "cpu",
+    progress: Progress | None = None,
+) -> Report:
+    """Evaluate methods on splits: ``report[split][method]["traj"]``.
+
+    Args:
+        data: a State-32 folder, or open splits by name.
+        splits: which of them.
+        methods: names of baselines and ``oracle``, or predictors of your own by name; a predictor
+            maps ``z0 (B, 22)`` and ``times (T,)`` to ``(B, T, 22)``.
+        batch_size: sequences predicted at once, at most 65,534.
+        device: where to predict.
+        progress: called with (split, sequences done, sequences in all).
+
+    Returns:
+        ``{split: {method: {traj, fde, vel, quat, scale, ang_vel, penetration_mse,
+        plane_violation, pis3d, per_motion: {name: {...}}}}}``.
+    """
+    if not 1 <= batch_size <= MAX_BATCH:
+        raise InputError(f"batch size must be between 1 and {MAX_BATCH:,}, got {batch_size}")
+    predictors = _predictors(methods)
+    opened = {name: _open(data, name) for name in splits}
+    return {
+        name: _evaluate_split(split, predictors, batch_size, torch.device(device), progress)
+        for name, split in opened.items()
+    }
+
+
+def _open(data: Path | str | Mapping[str, state32.State32], split: str) -> state32.State32:
+    if isinstance(data, Mapping):
+        if split not in data:
+            raise unknown_name("split", split, data)
+        return data[split]
+    return state32.load(data, split)
+
+
+def _predictors(
+    methods: Sequence[str] | Mapping[str, Predictor],
+) -> dict[str, Predictor | None]:
+    """Predictors by name; None stands for the oracle, which needs the targets."""
+    if isinstance(methods, Mapping):
+        return dict(methods)
+    if not methods:
+        raise InputError(f"no method named; known: {', '.join(METHODS)}")
+    unknown = next((name for name in methods if name not in METHODS), None)
+    if unknown is not None:
+        raise unknown_name("method", unknown, METHODS)
+    return {name: None if name == ORACLE else get_baseline(name) for name in methods}
+
+
+@torch.no_grad()
+def _evaluate_split(
+    split: state32.State32,
+    predictors: Mapping[str, Predictor | None],
+    batch_size: int,
+    device: torch.device,
+    progress: Progress | None,
+) -> dict[str, MethodReport]:
+    names, times = split.motion_names, split.times
+    sums = {m: (MetricSums(len(names)), PisSums(names, split.dt)) for m in predictors}
+    done = 0
+    for states, motion in split.batches(batch_size):
+        require_finite(states, str(split.path))
+        target = states.to(device)
+        for method, predict in predictors.items():
+            predicted = target if predict is None else predict(target[:, 0], times)
+            metrics, pis = sums[method]
+            metrics.add(predicted, target, motion)
+            pis.add(predicted, motion)
+        done += len(states)
+        if progress:
+            progress(split.split, done, len(split))
+    return {method: _report(names, *pair) for method, pair in sums.items()}
+
+
+def _report(names: Sequence[str], metrics: MetricSums, pis: PisSums) -> MethodReport:
+    present = [i for i, n in enumerate(pis.count) if n]
+    per_motion = {names[i]: {**metrics.motion(i), "pis3d": pis.motion(i)} for i in present}
+    report: MethodReport = {**metrics.total(), "pis3d": pis.total(), "per_motion": per_motion}
+    bad = next((k for k, x in report.items() if isinstance(x, float) and math.isnan(x)), None)
+    if bad is not None:
+        raise InputError(f"a prediction is not a number: {bad} cannot be computed")
+    return report

@@ -1,0 +1,125 @@
+"""Evaluation reports as tables for people, beside the paper's figures where asked."""
+
+import json
+from collections.abc import Iterable, Mapping
+from functools import cache
+from importlib.resources import files
+from typing import Any
+
+from rich.table import Table
+
+from ..dynamics.baselines import BASELINES
+from .evaluate import ORACLE, MethodReport, Report
+
+# Ranked columns first, as the paper prints them; the rest are diagnostics.
+RANKED = ("traj", "fde", "vel", "quat", "scale")
+DIAGNOSTIC = ("plane_violation", "ang_vel", "penetration_mse", "pis3d")
+LABELS = {
+    "hold_z0": "Hold-Z0",
+    "const_vel_se3": "Const-Vel-SE(3)",
+    "damped_vel_se3": "Damped-Vel-SE(3)",
+    "gravity_bounce_se3": "Gravity-Bounce-SE(3)",
+    "physics_prior_se3": "Physics-Prior-SE(3)",
+    "newtongs": "NewtonGS",
+    "oracle": "oracle",
+}
+HEADINGS = {
+    "traj": "Traj", "fde": "FDE", "vel": "Vel", "quat": "Quat", "scale": "Scale",
+    "plane_violation": "Plane viol.", "ang_vel": "AngVel", "penetration_mse": "Pen. MSE",
+    "pis3d": "PIS-3D",
+}  # fmt: skip
+
+
+@cache
+def paper() -> dict[str, Any]:
+    """The paper's figures as data."""
+    return json.loads(files(__package__).joinpath("paper.json").read_text())
+
+
+def split_table(report: Report, split: str, *, compare: bool = False) -> Table:
+    """One row a method; the lowest value of each ranked metric is bold and starred.
+
+    With ``compare`` every figure the paper prints stands under ours with our deviation from it.
+    """
+    methods = report[split]
+    columns = (*RANKED, "plane_violation") if compare else (*RANKED, *DIAGNOSTIC)
+    table = Table(title=f"State-32 {split}", title_justify="left", caption_justify="left")
+    table.caption = "* lowest of the ranked metrics; the columns after Scale are diagnostics"
+    if compare:
+        table.caption += "\nsecond line: the paper's figure and our deviation from it"
+    table.add_column("Method", no_wrap=True)
+    for column in columns:
+        table.add_column(HEADINGS[column], justify="right", no_wrap=True)
+    best = _lowest(methods)
+    published = paper()["state32"].get(split, {}) if compare else {}
+    for name, scores in methods.items():
+        cells = [_cell(c, scores[c], name in best.get(c, ())) for c in columns]
+        table.add_row(LABELS.get(name, name), *cells, end_section=False)
+        if name in published:
+            table.add_row("", *[_deviation(c, scores[c], published[name][c]) for c in columns])
+    return table
+
+
+def _lowest(methods: Mapping[str, MethodReport]) -> dict[str, set[str]]:
+    """Methods with the lowest value of each ranked metric; the oracle does not compete."""
+    rivals = {name: m for name, m in methods.items() if name != ORACLE}
+    if not rivals:
+        return {}
+    lowest = {c: min(_number(m[c]) for m in rivals.values()) for c in RANKED}
+    return {c: {n for n, m in rivals.items() if m[c] == lowest[c]} for c in RANKED}
+
+
+def _number(x: object) -> float:
+    assert isinstance(x, float)
+    return x
+
+
+def _cell(column: str, value: object, best: bool) -> str:
+    digits = 6 if column in ("plane_violation", "penetration_mse") else 4
+    text = f"{_number(value):.{digits}f}"
+    return f"[bold]{text}*[/]" if best else f"{text} "
+
+
+def _deviation(column: str, value: object, published: float) -> str:
+    digits = 6 if column == "plane_violation" else 4
+    return f"[dim]{published:.{digits}f} {100 * (_number(value) / published - 1):+.2f}%[/] "
+
+
+def motion_table(report: Report, split: str, *, compare: bool = False) -> Table:
+    """Trajectory RMSE of every motion, one column a method."""
+    methods = report[split]
+    table = Table(title=f"Traj per motion, State-32 {split}", title_justify="left")
+    table.add_column("Motion", no_wrap=True)
+    for name in methods:
+        table.add_column(LABELS.get(name, name), justify="right")
+        if compare and name in paper_motion_methods():
+            table.add_column("paper", justify="right")
+    for motion in motions_of(methods):
+        cells: list[str] = []
+        for name, scores in methods.items():
+            traj = _per_motion(scores)[motion]["traj"]
+            cells.append(f"{traj:.4f}")
+            if compare and name in paper_motion_methods():
+                published = paper()["per_motion_traj"][motion][split][name]
+                cells.append(f"{published:.3f} {100 * (traj / published - 1):+.2f}%")
+        table.add_row(motion, *cells)
+    return table
+
+
+def paper_motion_methods() -> tuple[str, ...]:
+    """Methods whose per-motion figures the paper prints."""
+    return ("physics_prior_se3", "newtongs")
+
+
+def motions_of(methods: Mapping[str, MethodReport]) -> Iterable[str]:
+    """Motions present in a split's report, in order."""
+    return _per_motion(next(iter(methods.values()))).keys()
+
+
+def _per_motion(scores: MethodReport) -> dict[str, dict[str, float]]:
+    per_motion = scores["per_motion"]
+    assert isinstance(per_motion, dict)
+    return per_motion
+
+
+__all__ = ["BASELINES", "motion_table", "paper", "split_table"]

@@ -1,0 +1,128 @@
+"""From a family's name and a seed to labelled state sequences."""
+
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from .. import rotations
+from ..errors import InputError
+from ..state import DIM, State
+from ..types import StateTensor
+from . import registry
+from .operators import Events, Path, centered, length
+from .sampling import IN_DISTRIBUTION, VELOCITY_SHIFT, Draw, Ranges, draw
+
+FRAMES = 64
+DT = 1 / 24
+
+
+@dataclass(frozen=True)
+class Sequences:
+    """State sequences of one family with their contact metadata.
+
+    The metadata documents the generator; it is no part of the state and no model input.
+    """
+
+    name: str
+    states: StateTensor  # (N, T, 22)
+    _events: Events | None
+
+    @cached_property
+    def collision(self) -> Tensor:
+        """Contact flag ``(N, T)``."""
+        if self._events is None:
+            return torch.zeros(self.states.shape[:2], dtype=torch.bool, device=self.states.device)
+        return self._events.collision
+
+    @cached_property
+    def normal(self) -> Tensor:
+        """Inward contact normal ``(N, T, 3)``, zero without contact."""
+        if self._events is None:
+            return self.states.new_zeros(*self.states.shape[:2], 3)
+        return self._events.normal.permute(1, 2, 0).contiguous()
+
+    @cached_property
+    def impulse(self) -> Tensor:
+        """Momentum change along the contact's axis ``(N, T)``, zero without contact."""
+        if self._events is None:
+            return self.states.new_zeros(self.states.shape[:2])
+        return self._events.impulse
+
+
+def generate(
+    name: str,
+    n: int,
+    *,
+    seed: int = 0,
+    ood: bool = False,
+    frames: int = FRAMES,
+    dt: float = DT,
+    ranges: Ranges | None = None,
+    stream: int = 0,
+    device: torch.device | str = "cpu",
+) -> Sequences:
+    """Draw ``n`` sequences of one motion family.
+
+    Args:
+        name: one of :func:`newtongs.motions.names`.
+        n: how many sequences; a smaller draw is a prefix of a larger one.
+        seed: the same seed gives the same sequences on every device.
+        ood: sample from the velocity-range shift (1.6 times the velocity limits).
+        frames: length T of each sequence.
+        dt: seconds between frames.
+        ranges: sampling intervals, in place of the two that ``ood`` chooses from.
+        stream: separates data sets that share a seed.
+        device: where to compute; the initial draws are made on the CPU regardless.
+    """
+    chosen = registry.get(name)
+    if n < 1:
+        raise InputError(f"n must be at least 1, got {n}")
+    if frames < 4:
+        raise InputError(f"a sequence needs at least 4 frames, got {frames}")
+    if not dt > 0:
+        raise InputError(f"dt must be positive, got {dt}")
+    ranges = ranges or (VELOCITY_SHIFT if ood else IN_DISTRIBUTION)
+    generator = torch.Generator().manual_seed(_mix(seed, stream, chosen.index))
+    z = draw(n, generator, ranges, chosen.height, torch.device(device))
+    t = torch.arange(frames, dtype=torch.float32, device=device) * dt
+    path = chosen.generate(z, t)
+    return Sequences(name, _assemble(z, t, path), path.events)
+
+
+def _mix(*words: int) -> int:
+    """One 64-bit seed from several numbers, so that no two of them give overlapping streams."""
+    if min(words) < 0:
+        raise InputError(f"seed must not be negative, got {min(words)}")
+    return int(np.random.SeedSequence(words).generate_state(1, np.uint64)[0])
+
+
+def _assemble(z: Draw, t: Tensor, path: Path) -> StateTensor:
+    """Components-first path to states ``(N, T, 22)``, with scale rate and orientation.
+
+    The orientation is the rotation that the *current* angular velocity would have reached from
+    time zero, not an integral of it.
+    """
+    n, frames = z.m.shape[0], len(t)
+    w = z.w if path.w is None else path.w
+    s = z.s if path.s is None else path.s
+    out = t.new_empty(n, frames, DIM)
+    x = State(out)
+    for view, value in ((x.p, path.p), (x.v, path.v), (x.w, w), (x.s, s)):
+        view.copy_(_frames_first(value))
+    if s.shape[-1] == 1:
+        x.u.zero_()
+    else:
+        x.u.copy_(_frames_first(centered(s, t)))
+    angle = length(w) * t
+    x.q.copy_(rotations.from_axis_angle(_frames_first(w).expand(-1, frames, -1), angle))
+    for view, value in ((x.m, z.m), (x.e, z.e), (x.mu, z.mu)):
+        view.copy_(value.unsqueeze(-1))
+    return out
+
+
+def _frames_first(x: Tensor) -> Tensor:
+    """``(3, N, T)`` to ``(N, T, 3)``; singleton dimensions stay, to be broadcast."""
+    return x.permute(1, 2, 0)

@@ -1,0 +1,195 @@
+"""The 22-number state of one object (Eq. 2): layout, views by name, projection.
+
+This is the only file that knows at which index a channel stands::
+
+    p 3   position                  q 4   unit quaternion, scalar first
+    v 3   linear velocity           w 3   angular velocity (the paper's omega), body frame
+    s 3   anisotropic scale         u 3   scale rate s'
+    m 1   mass     e 1  restitution     mu 1   tangential attenuation
+"""
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from . import rotations
+from .errors import InputError
+from .types import Quat, StateTensor, Vec3
+
+LAYOUT = {
+    "p": slice(0, 3),
+    "q": slice(3, 7),
+    "v": slice(7, 10),
+    "w": slice(10, 13),
+    "s": slice(13, 16),
+    "u": slice(16, 19),
+    "m": slice(19, 20),
+    "e": slice(20, 21),
+    "mu": slice(21, 22),
+}
+DIM = 22
+CHANNELS = (
+    "p_x p_y p_z q_w q_x q_y q_z v_x v_y v_z w_x w_y w_z s_x s_y s_z u_x u_y u_z m e mu".split()
+)
+
+SCALE_FLOOR = 1e-4
+MASS_FLOOR = 1e-4
+
+# Material values of an object nobody described (the paper's lifting defaults).
+DEFAULT_MATERIAL = {"m": 1.0, "e": 0.75, "mu": 0.2}
+
+
+class State:
+    """Named views of a state tensor ``(..., 22)``; writing into a view writes the tensor.
+
+    Scalars keep a trailing dimension of one, so that ``v / m`` broadcasts.
+    """
+
+    __slots__ = ("z",)
+
+    def __init__(self, z: StateTensor) -> None:
+        if z.shape[-1] != DIM:
+            raise InputError(f"a state has {DIM} channels in its last dimension, got {tuple(z.shape)}")
+        self.z = z
+
+    @property
+    def p(self) -> Vec3:
+        """Position ``(..., 3)``."""
+        return self.z[..., LAYOUT["p"]]
+
+    @property
+    def q(self) -> Quat:
+        """Orientation ``(..., 4)``, scalar first."""
+        return self.z[..., LAYOUT["q"]]
+
+    @property
+    def v(self) -> Vec3:
+        """Linear velocity ``(..., 3)``."""
+        return self.z[..., LAYOUT["v"]]
+
+    @property
+    def w(self) -> Vec3:
+        """Angular velocity ``(..., 3)`` in rad/s, body frame."""
+        return self.z[..., LAYOUT["w"]]
+
+    @property
+    def s(self) -> Vec3:
+        """Scale ``(..., 3)``."""
+        return self.z[..., LAYOUT["s"]]
+
+    @property
+    def u(self) -> Vec3:
+        """Scale rate ``(..., 3)``."""
+        return self.z[..., LAYOUT["u"]]
+
+    @property
+    def m(self) -> Tensor:
+        """Mass ``(..., 1)``."""
+        return self.z[..., LAYOUT["m"]]
+
+    @property
+    def e(self) -> Tensor:
+        """Restitution ``(..., 1)``."""
+        return self.z[..., LAYOUT["e"]]
+
+    @property
+    def mu(self) -> Tensor:
+        """Tangential attenuation ``(..., 1)``."""
+        return self.z[..., LAYOUT["mu"]]
+
+    def __repr__(self) -> str:
+        return f"State({tuple(self.z.shape)}, {self.z.dtype}, {self.z.device})"
+
+
+def pack(
+    p: Vec3, q: Quat, v: Vec3, w: Vec3, s: Vec3, u: Vec3, m: Tensor, e: Tensor, mu: Tensor
+) -> StateTensor:
+    """Join the nine fields into ``(..., 22)``; the inverse of the views of :class:`State`."""
+    return torch.cat([p, q, v, w, s, u, m, e, mu], dim=-1)
+
+
+def make(**fields: Tensor | Sequence[float] | float) -> StateTensor:
+    """A state from whatever is known of it: ``make(p=(0, 1, 0), v=(2, 0, 0))``.
+
+    Missing fields are the identity rotation, unit scale, rest, and the default material
+    ``m = 1, e = 0.75, mu = 0.2``. Leading dimensions broadcast.
+    """
+    zeros, ones = (0.0, 0.0, 0.0), (1.0, 1.0, 1.0)
+    rest = {"p": zeros, "q": (1.0, *zeros), "v": zeros, "w": zeros, "s": ones, "u": zeros}
+    unknown = fields.keys() - LAYOUT.keys()
+    if unknown:
+        raise InputError(f"a state has no field {min(unknown)!r}; fields: {', '.join(LAYOUT)}")
+    parts = {k: _field(k, x) for k, x in {**rest, **DEFAULT_MATERIAL, **fields}.items()}
+    shape = torch.broadcast_shapes(*(x.shape[:-1] for x in parts.values()))
+    return torch.cat([parts[k].expand(*shape, -1) for k in LAYOUT], dim=-1)
+
+
+def replace(z: StateTensor, **fields: Tensor | Sequence[float] | float | None) -> StateTensor:
+    """A copy of ``z`` with some fields overwritten; ``None`` leaves a field as it is.
+
+    Leading dimensions broadcast: one state and ``B`` velocities make ``B`` states.
+    """
+    unknown = fields.keys() - LAYOUT.keys()
+    if unknown:
+        raise InputError(f"a state has no field {min(unknown)!r}; fields: {', '.join(LAYOUT)}")
+    parts = {k: z[..., channels] for k, channels in LAYOUT.items()}
+    parts |= {k: _field(k, x).to(z) for k, x in fields.items() if x is not None}
+    shape = torch.broadcast_shapes(*(x.shape[:-1] for x in parts.values()))
+    return torch.cat([parts[k].expand(*shape, -1) for k in LAYOUT], dim=-1)
+
+
+def _field(name: str, value: Any) -> Tensor:
+    """A float tensor whose last dimension has the field's width; a scalar field may omit it."""
+    x = torch.as_tensor(value, dtype=None if isinstance(value, Tensor) else torch.float32)
+    width = LAYOUT[name].stop - LAYOUT[name].start
+    if width == 1 and (x.dim() == 0 or x.shape[-1] != 1):
+        x = x.unsqueeze(-1)
+    if x.dim() == 0 or x.shape[-1] != width:
+        raise InputError(f"field {name!r} has {width} components, got shape {tuple(x.shape)}")
+    return x
+
+
+def project(z: StateTensor) -> StateTensor:
+    """Back to the valid domain: unit quaternion, s and m >= 1e-4, e and mu in [0, 1]."""
+    x = State(z)
+    return pack(
+        p=x.p,
+        q=rotations.normalize(x.q),
+        v=x.v,
+        w=x.w,
+        s=x.s.clamp_min(SCALE_FLOOR),
+        u=x.u,
+        m=x.m.clamp_min(MASS_FLOOR),
+        e=x.e.clamp(0, 1),
+        mu=x.mu.clamp(0, 1),
+    )
+
+
+def as_states(data: Tensor | np.ndarray, *, name: str = "states") -> StateTensor:
+    """Sequences ``(T, C)`` or ``(B, T, C)`` to contiguous float32 ``(B, T, 22)``.
+
+    The first 22 of ``C >= 22`` channels are kept; nothing is centred or standardised.
+    """
+    x = torch.as_tensor(data)
+    if x.dim() not in (2, 3) or x.shape[-1] < DIM:
+        raise InputError(
+            f"{name}: expected shape (T, C) or (B, T, C) with C >= {DIM}, got {tuple(x.shape)}"
+        )
+    x = x[..., :DIM].to(torch.float32).contiguous()
+    require_finite(x, name)
+    return x if x.dim() == 3 else x.unsqueeze(0)
+
+
+def require_finite(z: StateTensor, name: str) -> None:
+    """Raise one line that names the first NaN or infinite channel."""
+    # A sum is finite when every term is, at one pass over the data; only look closer when not.
+    if torch.isfinite(z.sum()) or torch.isfinite(z).all():
+        return
+    where = torch.nonzero(~torch.isfinite(z))[0].tolist()
+    raise InputError(
+        f"{name}: channel {CHANNELS[where[-1]]} at index {tuple(where[:-1])} is "
+        f"{z[tuple(where)].item()}; every channel must be a finite number"
+    )
