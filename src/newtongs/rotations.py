@@ -83,7 +83,7 @@ def exp(phi: Vec3) -> Quat:
 
 
 def log(q: Quat) -> Vec3:
-    """Quaternion to the rotation vector of length at most pi; ``log(q) == log(-q)``."""
+    """Quaternion to the rotation vector of length at most pi; ``q`` and ``-q`` give the same."""
     q = torch.where(q[..., :1] < 0, -q, q)
     w, x = q[..., :1], q[..., 1:]
     sine = torch.linalg.vector_norm(x, dim=-1, keepdim=True)

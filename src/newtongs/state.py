@@ -32,8 +32,9 @@ LAYOUT = {
 }
 DIM = 22
 CHANNELS = (
-    "p_x p_y p_z q_w q_x q_y q_z v_x v_y v_z w_x w_y w_z s_x s_y s_z u_x u_y u_z m e mu".split()
-)
+    "p_x", "p_y", "p_z", "q_w", "q_x", "q_y", "q_z", "v_x", "v_y", "v_z", "w_x", "w_y", "w_z",
+    "s_x", "s_y", "s_z", "u_x", "u_y", "u_z", "m", "e", "mu",
+)  # fmt: skip
 
 SCALE_FLOOR = 1e-4
 MASS_FLOOR = 1e-4
@@ -52,7 +53,9 @@ class State:
 
     def __init__(self, z: StateTensor) -> None:
         if z.shape[-1] != DIM:
-            raise InputError(f"a state has {DIM} channels in its last dimension, got {tuple(z.shape)}")
+            raise InputError(
+                f"a state has {DIM} channels in its last dimension, got {tuple(z.shape)}"
+            )
         self.z = z
 
     @property

@@ -3,6 +3,7 @@
 import math
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
+from itertools import pairwise
 from typing import Literal
 
 import torch
@@ -51,7 +52,7 @@ def residual_network(hidden: int, layers: int, outputs: int, init: str) -> nn.Se
     """SiLU network 22 -> hidden (x layers) -> outputs whose output starts at exactly zero."""
     widths = [DIM] + [hidden] * layers
     modules: list[nn.Module] = []
-    for fan_in, fan_out in zip(widths, widths[1:], strict=False):
+    for fan_in, fan_out in pairwise(widths):
         modules += [nn.Linear(fan_in, fan_out), nn.SiLU()]
     modules.append(nn.Linear(hidden, outputs))
     network = nn.Sequential(*modules)

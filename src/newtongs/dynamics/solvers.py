@@ -1,4 +1,4 @@
-"""One explicit step of ``z' = f(z)``; every intermediate state is projected before ``f`` sees it."""
+"""One explicit step of ``z' = f(z)``; intermediate states are projected before ``f`` sees them."""
 
 from collections.abc import Callable
 

@@ -5,7 +5,7 @@ with the model's own terms would make the evaluation circular.
 """
 
 from . import closed_form, contact, expanded, flight  # noqa: F401  (registration)
-from .generate import DT, FRAMES, Sequences, generate
+from .generate import DT, FRAMES, Sequences, generate, generate_blocks
 from .registry import Family, families, get, names
 from .sampling import IN_DISTRIBUTION, VELOCITY_SHIFT, Ranges
 
@@ -19,6 +19,7 @@ __all__ = [
     "Sequences",
     "families",
     "generate",
+    "generate_blocks",
     "get",
     "names",
 ]

@@ -80,8 +80,6 @@ def nonlinear_force_field(z: Draw, t: Tensor) -> Path:
         return spring + forcing - 0.18 * length(v).clamp_max(8) * v
 
     p, v, events = march(t, z.p, z.v, accelerate, _planar_bounce(z))
-    factor = z.vec(
-        1 + 0.18 * sin(3.7 * t), 1 + 0.15 * cos(2.9 * t), 1 + 0.12 * sin(4.5 * t + 0.2)
-    )
+    factor = z.vec(1 + 0.18 * sin(3.7 * t), 1 + 0.15 * cos(2.9 * t), 1 + 0.12 * sin(4.5 * t + 0.2))
     w = z.w + z.vec(0.5 * sin(2 * t), 0.5 * cos(1.5 * t), 0.4 * sin(2.8 * t))
     return Path(p, v, w=w, s=z.s * factor.clamp_min(0.5), events=events)

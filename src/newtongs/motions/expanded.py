@@ -150,7 +150,5 @@ def orbit_with_precession(z: Draw, t: Tensor) -> Path:
 def scale_pulse(z: Draw, t: Tensor) -> Path:
     """Almost in place, pulsing on all three axes."""
     p = z.p + z.vec(0.12 * sin(1.5 * t), 0.0, 0.10 * cos(1.2 * t))
-    factor = z.vec(
-        1 + 0.38 * sin(4 * t), 1 + 0.28 * sin(4 * t + 1.2), 1 + 0.33 * cos(3.2 * t)
-    )
+    factor = z.vec(1 + 0.38 * sin(4 * t), 1 + 0.28 * sin(4 * t + 1.2), 1 + 0.33 * cos(3.2 * t))
     return Path(p, centered(p, t), w=z.vec(0.10, 0.45, 0.15), s=z.s * factor.clamp_min(0.35))

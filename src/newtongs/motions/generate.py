@@ -1,5 +1,6 @@
 """From a family's name and a seed to labelled state sequences."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -13,7 +14,7 @@ from ..state import DIM, State
 from ..types import StateTensor
 from . import registry
 from .operators import Events, Path, centered, length
-from .sampling import IN_DISTRIBUTION, VELOCITY_SHIFT, Draw, Ranges, draw
+from .sampling import IN_DISTRIBUTION, NUMBERS_PER_OBJECT, VELOCITY_SHIFT, Draw, Ranges, draw
 
 FRAMES = 64
 DT = 1 / 24
@@ -77,26 +78,51 @@ def generate(
         stream: separates data sets that share a seed.
         device: where to compute; the initial draws are made on the CPU regardless.
     """
+    return generate_blocks(
+        name, [(n, seed)], ood=ood, frames=frames, dt=dt, ranges=ranges, stream=stream, device=device
+    )
+
+
+def generate_blocks(
+    name: str,
+    blocks: Sequence[tuple[int, int]],
+    *,
+    ood: bool = False,
+    frames: int = FRAMES,
+    dt: float = DT,
+    ranges: Ranges | None = None,
+    stream: int = 0,
+    device: torch.device | str = "cpu",
+) -> Sequences:
+    """Several draws ``(n, seed)`` of one family computed together, one after the other.
+
+    The sequences are those of separate calls of :func:`generate`, made with fewer operations.
+    """
     chosen = registry.get(name)
-    if n < 1:
-        raise InputError(f"n must be at least 1, got {n}")
+    if not blocks or min(n for n, _ in blocks) < 1:
+        raise InputError(f"n must be at least 1, got {min((n for n, _ in blocks), default=0)}")
     if frames < 4:
         raise InputError(f"a sequence needs at least 4 frames, got {frames}")
     if not dt > 0:
         raise InputError(f"dt must be positive, got {dt}")
     ranges = ranges or (VELOCITY_SHIFT if ood else IN_DISTRIBUTION)
-    generator = torch.Generator().manual_seed(_mix(seed, stream, chosen.index))
-    z = draw(n, generator, ranges, chosen.height, torch.device(device))
+    uniforms = torch.cat([_uniforms(n, seed, stream, chosen.index) for n, seed in blocks])
+    z = draw(uniforms.to(device), ranges, chosen.height)
     t = torch.arange(frames, dtype=torch.float32, device=device) * dt
     path = chosen.generate(z, t)
     return Sequences(name, _assemble(z, t, path), path.events)
 
 
-def _mix(*words: int) -> int:
-    """One 64-bit seed from several numbers, so that no two of them give overlapping streams."""
-    if min(words) < 0:
-        raise InputError(f"seed must not be negative, got {min(words)}")
-    return int(np.random.SeedSequence(words).generate_state(1, np.uint64)[0])
+def _uniforms(n: int, seed: int, stream: int, index: int) -> Tensor:
+    """Numbers in [0, 1) for ``n`` objects, object by object, from a CPU generator.
+
+    So a seed means the same data on every device, and a smaller draw is a prefix of a larger one.
+    """
+    if min(seed, stream) < 0:
+        raise InputError(f"seed must not be negative, got {min(seed, stream)}")
+    mixed = np.random.SeedSequence((seed, stream, index)).generate_state(1, np.uint64)[0]
+    generator = torch.Generator().manual_seed(int(mixed))
+    return torch.rand(n, NUMBERS_PER_OBJECT, generator=generator)
 
 
 def _assemble(z: Draw, t: Tensor, path: Path) -> StateTensor:

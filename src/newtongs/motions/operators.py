@@ -160,9 +160,7 @@ def floor(
     return z.vec(p[0], torch.where(hit, height, p[1]), p[2]), torch.where(hit, after, v), event
 
 
-def wall(
-    z: Draw, p: Tensor, v: Tensor, *, at: float, v_z: Tensor
-) -> tuple[Tensor, Tensor, Events]:
+def wall(z: Draw, p: Tensor, v: Tensor, *, at: float, v_z: Tensor) -> tuple[Tensor, Tensor, Events]:
     """Bounce off the wall ``x = at``; the hit's tangential velocity becomes ``v_z``."""
     hit = (p[0] + z.s[0] > at) & (v[0] > 0)
     event = Events.at(hit, (-1.0, 0.0, 0.0), -(1 + z.e) * z.m * v[0])

@@ -7,6 +7,8 @@ from torch import Tensor
 
 Range = tuple[float, float]
 
+NUMBERS_PER_OBJECT = 16
+
 
 @dataclass(frozen=True)
 class Ranges:
@@ -66,15 +68,12 @@ class Draw:
         return torch.stack(torch.broadcast_tensors(*(one * c for c in (x, y, z))))
 
 
-def draw(
-    n: int, generator: torch.Generator, ranges: Ranges, height: float | None, device: torch.device
-) -> Draw:
-    """Sample ``n`` initial values; ``height`` is the class height, or None on the floor.
+def draw(uniforms: Tensor, ranges: Ranges, height: float | None) -> Draw:
+    """Initial values from numbers in [0, 1) of shape ``(N, 16)``.
 
-    Sixteen uniform numbers an object, object by object, from a CPU generator whatever the device:
-    a seed then means the same data everywhere, and a smaller draw is a prefix of a larger one.
+    ``height`` is the class height of an airborne family, None on the floor.
     """
-    u = torch.rand(n, 16, generator=generator).T.unsqueeze(-1).contiguous().to(device)
+    u = uniforms.T.unsqueeze(-1).contiguous()
 
     def uniform(rows: slice, interval: Range) -> Tensor:
         low, high = interval

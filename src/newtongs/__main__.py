@@ -1,0 +1,5 @@
+"""``python -m newtongs``."""
+
+from .cli import main
+
+main()

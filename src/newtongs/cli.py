@@ -1,0 +1,213 @@
+"""The command ``newtongs``: one subcommand a dataclass, whose fields are the flags."""
+
+import json
+import os
+import sys
+import tempfile
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Literal, Protocol
+
+import torch
+from rich.console import Console
+from rich.progress import BarColumn, Progress, TaskID, TextColumn, TimeRemainingColumn
+from tyro.extras import SubcommandApp
+
+from .datasets import state32
+from .errors import InputError
+from .evaluation import METHODS, Report, evaluate
+from .evaluation.figures import motion_gallery
+from .evaluation.tables import motion_table, split_table
+
+USAGE_ERROR = 2
+INTERRUPTED = 130
+
+app = SubcommandApp()
+data = SubcommandApp()
+figure = SubcommandApp()
+app.command(data, name="data", help="Make a benchmark data set.")
+app.command(figure, name="figure", help="Draw a picture.")
+
+SplitName = Literal["train", "val_id", "val_ood"]
+
+
+class Command(Protocol):
+    """A parsed subcommand."""
+
+    def run(self) -> None:
+        """Do it."""
+
+
+@data.command(name="state32")
+@dataclass(frozen=True)
+class DataState32:
+    """Make State-32: labelled 64-frame trajectories of 32 motion families.
+
+    Writes OUT/{split}.pt and OUT/manifest_{split}.csv. At the paper's size that is 7.4 GB. An
+    interrupted run goes on where it stopped when started again.
+    """
+
+    out: Path
+    """Folder to write to."""
+    per_motion: int | None = None
+    """Sequences of each motion in each split (times 32 motions). Default: the paper's 32,768 for
+    train and 4,096 for val_id and val_ood."""
+    splits: tuple[SplitName, ...] = ("train", "val_id", "val_ood")
+    """Which splits to make: training, same ranges, velocity-range shift."""
+    overwrite: bool = False
+    """Replace finished files that hold another number of sequences."""
+    device: str = "cpu"
+    """Where to compute: cpu or cuda. The data are the same up to rounding."""
+
+    def run(self) -> None:
+        """Build, and say what was written."""
+        with progress_bar() as advance:
+            paths = state32.build(
+                self.out,
+                splits=self.splits,
+                per_motion=self.per_motion,
+                overwrite=self.overwrite,
+                device=checked_device(self.device),
+                progress=advance,
+            )
+        for path in paths:
+            print(f"{path}  {path.stat().st_size / 1e6:,.1f} MB")
+
+
+@app.command(name="evaluate")
+@dataclass(frozen=True)
+class Evaluate:
+    """Evaluate methods on State-32 and print a table for each split.
+
+    The lowest value of each ranked metric is bold and starred, as in the paper. Plane violation
+    and the columns after it are diagnostics and are not ranked.
+    """
+
+    data: Path
+    """State-32 folder, as made by `newtongs data state32`."""
+    splits: tuple[SplitName, ...] = ("val_id", "val_ood")
+    """Which splits to evaluate."""
+    methods: tuple[str, ...] = METHODS
+    """Which methods. `oracle` is the ground truth itself, a check of the diagnostics."""
+    json: Path | None = None
+    """Also write every figure, per motion too, to this file."""
+    per_motion: bool = False
+    """Also print the trajectory error of every motion."""
+    compare: bool = False
+    """Show the paper's figure and the deviation from it."""
+    batch_size: int = 4096
+    """Sequences predicted at once, at most 65,534."""
+    device: str = "cpu"
+    """Where to predict: cpu or cuda."""
+
+    def run(self) -> None:
+        """Evaluate, print, and write the JSON file."""
+        with progress_bar() as advance:
+            report = evaluate(
+                self.data,
+                splits=self.splits,
+                methods=self.methods,
+                batch_size=self.batch_size,
+                device=checked_device(self.device),
+                progress=advance,
+            )
+        print_report(report, per_motion=self.per_motion, compare=self.compare)
+        if self.json is not None:
+            write_json(self.json, report)
+            print(f"figures written to {self.json}")
+
+
+@figure.command(name="motions")
+@dataclass(frozen=True)
+class FigureMotions:
+    """Draw trajectories of all 32 motion families in one picture."""
+
+    out: Path = Path("state32.png")
+    """Picture to write; the ending decides the format (png, svg, pdf)."""
+    paths: int = 4
+    """Sequences of each family."""
+    seed: int = 7301
+    """Seed of the draw."""
+
+    def run(self) -> None:
+        """Draw, and say where it is."""
+        if self.paths < 1:
+            raise InputError(f"paths must be at least 1, got {self.paths}")
+        print(f"picture written to {motion_gallery(self.out, paths=self.paths, seed=self.seed)}")
+
+
+def print_report(report: Report, *, per_motion: bool, compare: bool) -> None:
+    """Tables of a report on standard output, never cut to a narrow terminal."""
+    console = Console()
+    if console.width < 132:
+        console = Console(width=132)
+    for split in report:
+        console.print(split_table(report, split, compare=compare))
+        if per_motion:
+            console.print(motion_table(report, split, compare=compare))
+
+
+def write_json(path: Path, content: Any) -> None:
+    """Write under a temporary name, then rename."""
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        handle, part = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
+        try:
+            with os.fdopen(handle, "w") as f:
+                json.dump(content, f, indent=1)
+            os.chmod(part, 0o644)
+            os.replace(part, path)
+        except BaseException:
+            os.unlink(part)
+            raise
+    except OSError as error:
+        raise InputError(f"cannot write {path}: {error.strerror}") from error
+
+
+def checked_device(name: str) -> torch.device:
+    """A device that exists here."""
+    try:
+        device = torch.device(name)
+        torch.empty(0, device=device)
+    except (RuntimeError, AssertionError) as error:
+        raise InputError(f"device {name!r} is not available here; use cpu") from error
+    return device
+
+
+@contextmanager
+def progress_bar() -> Iterator[state32.Progress]:
+    """A bar a split on standard error, fed by calls of (split, done, total)."""
+    columns = (
+        TextColumn("{task.description:8}"), BarColumn(),
+        TextColumn("{task.completed:>9,.0f}/{task.total:,.0f} sequences"), TimeRemainingColumn(),
+    )  # fmt: skip
+    with Progress(*columns, console=Console(stderr=True)) as bars:
+        tasks: dict[str, TaskID] = {}
+
+        def advance(name: str, done: int, total: int) -> None:
+            if name not in tasks:
+                tasks[name] = bars.add_task(name, total=total)
+            bars.update(tasks[name], completed=done)
+
+        yield advance
+
+
+def main(args: Sequence[str] | None = None) -> None:
+    """Parse, run, and turn bad input into one line and exit code 2."""
+    try:
+        command: Command = app.cli(
+            prog="newtongs", args=args, description="Make Gaussian-splatting objects move."
+        )
+        command.run()
+    except InputError as error:
+        print(f"newtongs: {error}", file=sys.stderr)
+        sys.exit(USAGE_ERROR)
+    except KeyboardInterrupt:
+        print("newtongs: stopped; run the same command again to go on", file=sys.stderr)
+        sys.exit(INTERRUPTED)
+
+
+if __name__ == "__main__":
+    main()
