@@ -4,6 +4,7 @@ Run with: make bench, or python benchmarks/state32.py [--per-motion N]
 """
 
 import argparse
+import os
 import platform
 import resource
 import tempfile
@@ -52,10 +53,8 @@ def disk_write(sequences: int, folder: Path) -> Callable[[], object]:
 
     def write() -> None:
         with (folder / "bytes").open("wb") as f:
-            f.write(memoryview(block))
+            f.write(block.data)
             f.flush()
-            import os
-
             os.fsync(f.fileno())
 
     return write

@@ -8,6 +8,7 @@ The paper's shard seeds overlap between splits (training shard 10 and ``val_id``
 17301). The split therefore enters every stream beside the seed, so that the sets are disjoint.
 """
 
+import errno
 import json
 import os
 import shutil
@@ -243,8 +244,11 @@ def _start(files: _Files, plan: Plan) -> dict[str, int]:
         "motion_type_names": list(names),
         "note": plan.note,
     }
-    with torch.serialization.skip_data():
-        torch.save(content, files.data_part)
+    try:
+        with torch.serialization.skip_data():
+            torch.save(content, files.data_part)
+    except RuntimeError as error:  # how torch reports that the file system refused
+        raise OSError(errno.EIO, "the file system refused the file") from error
     _write_at(files.data_part, _record_offset(files.data_part, index.nbytes), index)
     files.manifest_part.write_text(",".join(MANIFEST_COLUMNS) + "\n")
     return files.record(plan, 0)
@@ -270,7 +274,9 @@ def _write_shards(files: _Files, plan: Plan, shards: range, device: torch.device
             rows[first] = _manifest_rows(plan, i, first, family, hits.tolist())
     row_bytes = plan.frames * DIM * 4
     _write_at(
-        files.data_part, _record_offset(files.data_part, plan.state_bytes) + base * row_bytes, states
+        files.data_part,
+        _record_offset(files.data_part, plan.state_bytes) + base * row_bytes,
+        states,
     )
     with files.manifest_part.open("a") as f:
         f.writelines(text for _, text in sorted(rows.items()))
@@ -305,7 +311,7 @@ def _write_at(path: Path, offset: int, *blocks: Tensor) -> None:
     with path.open("rb+") as f:
         f.seek(offset)
         for block in blocks:
-            f.write(memoryview(block.contiguous().numpy()).cast("B"))
+            f.write(block.contiguous().numpy().data.cast("B"))
         f.flush()
         os.fsync(f.fileno())
 

@@ -59,10 +59,10 @@ def draw_motion(ax: "Axes", family: motions.Family, paths: int, seed: int) -> No
     fade = np.tile(np.linspace(0.25, 0.95, xy.shape[1] - 1), paths)
     rgba = np.tile(to_rgba(colour), (len(segments), 1))
     rgba[:, 3] = fade
-    ax.add_collection(LineCollection(segments, colors=rgba, linewidths=1.1))
-    ax.scatter(*xy[:, 0].T, s=7, color=colour, zorder=3)
+    ax.add_collection(LineCollection(list(segments), colors=rgba, linewidths=1.1))
+    ax.scatter(xy[:, 0, 0], xy[:, 0, 1], s=7, color=colour, zorder=3)
     hits = xy[sequences.collision.numpy()]
-    ax.scatter(*hits.T, s=3, color="black", linewidths=0, alpha=0.4, zorder=4)
+    ax.scatter(hits[:, 0], hits[:, 1], s=3, color="black", linewidths=0, alpha=0.4, zorder=4)
     ax.set_title(family.name.replace("_", " "), fontsize=7.5, pad=3)
     ax.set_aspect("equal", adjustable="datalim")
     ax.autoscale_view()

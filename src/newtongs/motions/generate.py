@@ -79,7 +79,14 @@ def generate(
         device: where to compute; the initial draws are made on the CPU regardless.
     """
     return generate_blocks(
-        name, [(n, seed)], ood=ood, frames=frames, dt=dt, ranges=ranges, stream=stream, device=device
+        name,
+        [(n, seed)],
+        ood=ood,
+        frames=frames,
+        dt=dt,
+        ranges=ranges,
+        stream=stream,
+        device=device,
     )
 
 
