@@ -8,7 +8,6 @@ from typing import Any
 
 from rich.table import Table
 
-from ..dynamics.baselines import BASELINES
 from .evaluate import ORACLE, MethodReport, Report
 
 # Ranked columns first, as the paper prints them; the rest are diagnostics.
@@ -91,7 +90,7 @@ def motion_table(report: Report, split: str, *, compare: bool = False) -> Table:
     table = Table(title=f"Traj per motion, State-32 {split}", title_justify="left")
     table.add_column("Motion", no_wrap=True)
     for name in methods:
-        table.add_column(LABELS.get(name, name), justify="right")
+        table.add_column(LABELS.get(name, name).removesuffix("-SE(3)"), justify="right")
         if compare and name in paper_motion_methods():
             table.add_column("paper", justify="right")
     for motion in motions_of(methods):
@@ -120,6 +119,3 @@ def _per_motion(scores: MethodReport) -> dict[str, dict[str, float]]:
     per_motion = scores["per_motion"]
     assert isinstance(per_motion, dict)
     return per_motion
-
-
-__all__ = ["BASELINES", "motion_table", "paper", "split_table"]
