@@ -1,0 +1,104 @@
+"""Model weights on disk: one safetensors file that carries its own description as JSON."""
+
+import json
+import os
+import tempfile
+from collections.abc import Mapping
+from dataclasses import asdict, fields
+from importlib.resources import files
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from .. import __version__
+from ..errors import InputError
+from .gaussian_nnd import GaussianNND, NNDConfig
+
+PRETRAINED_SEEDS = (7301, 7302, 7303)
+BRANCHES = {"continuous": "f_theta", "contact": "h_phi"}
+_DESCRIPTION = "newtongs"
+
+
+def save_tensors(path: Path, tensors: Mapping[str, Tensor], description: Mapping[str, Any]) -> None:
+    """Write tensors and a JSON description under a temporary name, then rename."""
+    from safetensors.torch import save_file
+
+    path.parent.mkdir(parents=True, exist_ok=True)
+    handle, part = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
+    os.close(handle)
+    try:
+        plain = {k: x.detach().cpu().contiguous() for k, x in tensors.items()}
+        save_file(plain, part, metadata={_DESCRIPTION: json.dumps(description)})
+        with open(part, "rb+") as f:
+            os.fsync(f.fileno())
+        os.chmod(part, 0o644)
+        os.replace(part, path)
+    except BaseException:
+        os.unlink(part)
+        raise
+
+
+def load_tensors(path: Path | str) -> tuple[dict[str, Tensor], dict[str, Any]]:
+    """Tensors and description of a file written by :func:`save_tensors`."""
+    from safetensors import SafetensorError, safe_open
+
+    path = Path(path)
+    if not path.is_file():
+        raise InputError(f"no checkpoint {path}; give a .safetensors file made by newtongs train")
+    try:
+        with safe_open(path, framework="pt") as f:
+            tensors = {k: f.get_tensor(k) for k in f.keys()}  # noqa: SIM118  (not a mapping)
+            description = json.loads((f.metadata() or {})[_DESCRIPTION])
+    except (SafetensorError, KeyError, ValueError, OSError) as error:
+        raise InputError(
+            f"{path} is not a newtongs checkpoint (damaged, cut short, or another program's file)"
+        ) from error
+    return tensors, description
+
+
+def save_model(path: Path, model: GaussianNND, info: Mapping[str, Any]) -> None:
+    """Write a model's weights, configuration and whatever ``info`` says of their making."""
+    save_tensors(path, model.state_dict(), describe(model, info))
+
+
+def describe(model: GaussianNND, info: Mapping[str, Any]) -> dict[str, Any]:
+    """Description stored with a model's weights."""
+    return {"version": __version__, "model": asdict(model.config), **info}
+
+
+def load_model(path: Path | str) -> GaussianNND:
+    """A model as it was saved, in evaluation mode on the CPU."""
+    tensors, description = load_tensors(path)
+    weights = {k: x for k, x in tensors.items() if not k.startswith("optimizer.")}
+    try:
+        known = {f.name for f in fields(NNDConfig)}
+        config = {k: v for k, v in description["model"].items() if k in known}
+        model = GaussianNND(NNDConfig(**config))
+        model.load_state_dict(weights)
+    except (KeyError, RuntimeError, TypeError) as error:
+        raise InputError(f"{path} does not hold the weights of a Gaussian-NND") from error
+    return model.eval()
+
+
+def load_pretrained(seed: int = 7301) -> GaussianNND:
+    """The model trained on State-32 at the paper's size with the given seed."""
+    if seed not in PRETRAINED_SEEDS:
+        raise InputError(f"no pretrained model with seed {seed}; seeds: {PRETRAINED_SEEDS}")
+    path = Path(str(files("newtongs").joinpath("checkpoints", f"state32_seed{seed}.safetensors")))
+    return load_model(path)
+
+
+def remove_branches(model: GaussianNND, *branches: str) -> GaussianNND:
+    """Set the named residual networks to zero without retraining (the paper's branch removal).
+
+    ``continuous`` is f_theta, ``contact`` is h_phi; the trained scalars stay.
+    """
+    for branch in branches:
+        if branch not in BRANCHES:
+            raise InputError(f"unknown branch {branch!r}; branches: {', '.join(BRANCHES)}")
+        with torch.no_grad():
+            for parameter in getattr(model, BRANCHES[branch]).parameters():
+                parameter.zero_()
+    return model

@@ -1,0 +1,85 @@
+"""Everything that defines a training run."""
+
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Literal
+
+from ..dynamics import NNDConfig
+from ..errors import InputError
+
+
+@dataclass(frozen=True)
+class LossWeights:
+    """Weights of the objective (Appendix A)."""
+
+    p: float = 1.0
+    """Position."""
+    q: float = 0.25
+    """Orientation."""
+    v: float = 0.5
+    """Linear velocity."""
+    w: float = 0.2
+    """Angular velocity."""
+    s: float = 0.2
+    """Scale."""
+    u: float = 0.1
+    """Scale rate."""
+    material: float = 0.0
+    """Mass, restitution and attenuation."""
+    penetration: float = 0.05
+    """Floor penetration."""
+    smooth: float = 0.01
+    """Second differences of position and, at a tenth, of scale."""
+
+
+@dataclass(frozen=True)
+class TrainConfig:
+    """A run. The defaults are the paper's; only the speed settings below `device` are ours."""
+
+    data: Path
+    """State-32 folder with train.pt and val_id.pt."""
+    out: Path
+    """Folder of the run: checkpoints, metrics.jsonl. An unfinished run found there goes on."""
+    seed: int = 7301
+    """Seed of the initial weights; epoch e is shuffled with seed + e."""
+    epochs: int = 100
+    """Passes over the training set; also the length of the cosine schedule."""
+    updates_per_epoch: int = 16
+    """Optimiser steps an epoch; the global batch is the training set divided by it."""
+    lr: float = 1e-4
+    """Initial learning rate of AdamW."""
+    lr_min: float = 1e-6
+    """Learning rate at the end of the cosine schedule."""
+    weight_decay: float = 0.01
+    """Decoupled weight decay of AdamW."""
+    checkpoint_every: int = 5
+    """Evaluate the full val_id objective and keep the weights at epoch 1 and every so many."""
+    loss: LossWeights = field(default_factory=LossWeights)
+    """Weights of the objective."""
+    model: NNDConfig = field(default_factory=NNDConfig)
+    """The model."""
+    device: str = "cpu"
+    """cpu or cuda. Under torchrun each rank takes its own CUDA device."""
+    backend: Literal["auto", "reference", "fused"] = "auto"
+    """How a batch is computed: the plain implementation, or fused CUDA kernels. auto picks fused
+    on CUDA where it applies."""
+    micro_batch: int | None = None
+    """Sequences differentiated at once by the reference backend; smaller needs less memory.
+    Default: 512 on the CPU, 8192 on CUDA."""
+
+    def __post_init__(self) -> None:
+        for name in ("epochs", "updates_per_epoch", "checkpoint_every"):
+            if getattr(self, name) < 1:
+                raise InputError(f"{name} must be at least 1, got {getattr(self, name)}")
+        if self.micro_batch is not None and self.micro_batch < 1:
+            raise InputError(f"micro_batch must be at least 1, got {self.micro_batch}")
+        if not self.lr > 0:
+            raise InputError(f"lr must be positive, got {self.lr}")
+
+
+PRESETS = ("paper", "laptop")
+
+
+def laptop(config: TrainConfig) -> TrainConfig:
+    """A run of minutes on two CPU cores: few updates, so a higher learning rate."""
+    return replace(config, epochs=10, lr=2e-3, lr_min=1e-4)

@@ -1,0 +1,189 @@
+"""Training Gaussian-NND on State-32, top to bottom (the paper's optimisation table).
+
+AdamW, cosine schedule over the epochs, 16 updates an epoch on a permutation seeded ``seed + epoch``,
+float32, no clipping. Evaluated on the complete ``val_id`` objective at epoch 1 and every fifth.
+"""
+
+import random
+import signal
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+from torch.optim import AdamW
+from torch.optim.lr_scheduler import CosineAnnealingLR
+
+from ..datasets import state32
+from ..dynamics import GaussianNND
+from ..errors import InputError
+from .checkpoint import Position, RunFolder, resume_run, save_run, save_weights
+from .config import TrainConfig
+from .loss import objective
+from .ranks import Ranks, ranks
+from .update import Update, make_update
+
+EVALUATION_BATCH = 8192
+
+Progress = Callable[[Position, dict[str, float], TrainConfig], None]
+
+
+class Interrupted(Exception):  # noqa: N818  (not an error: the run is saved and can go on)
+    """A signal asked the run to stop; everything up to the last update is on disk."""
+
+
+def train(config: TrainConfig, *, progress: Progress | None = None) -> Path:
+    """Train, or go on training, and return the best weights' file."""
+    with ranks(config.device) as group, stop_flag() as stopped:
+        data = state32.load(config.data, "train")
+        val = state32.load(config.data, "val_id")
+        batch = global_batch(data, config)
+        fingerprint = state32.fingerprint(data)
+
+        random.seed(config.seed)
+        np.random.seed(config.seed)  # noqa: NPY002  (the paper seeds the legacy generator)
+        torch.manual_seed(config.seed)
+        model = GaussianNND(config.model).to(group.device)
+        optimizer = AdamW(model.parameters(), lr=config.lr, weight_decay=config.weight_decay)
+        schedule = CosineAnnealingLR(optimizer, T_max=config.epochs, eta_min=config.lr_min)
+
+        folder = RunFolder(config.out)
+        make_folder(config.out)
+        at = resume_run(folder, model, optimizer, schedule, config, fingerprint)
+        rows = Rows(data, group)
+        update = make_update(model, data.times, config, group)
+
+        def save() -> None:
+            if group.first:
+                save_run(folder, model, optimizer, schedule, config, fingerprint, at)
+
+        while at.epoch <= config.epochs:
+            started = time.perf_counter()
+            order = permutation(len(data), config.seed + at.epoch)
+            while at.update < config.updates_per_epoch:
+                chosen = order[at.update * batch :][:batch]
+                optimizer.zero_grad(set_to_none=False)
+                terms = update(rows[group.share(chosen)], len(chosen))
+                optimizer.step()
+                at.update += 1
+                at.sums = {k: at.sums.get(k, 0.0) + x for k, x in terms.items()}
+                if progress and group.first:
+                    progress(at, terms, config)
+                if group.any(stopped()):
+                    save()
+                    raise Interrupted(f"stopped at epoch {at.epoch}, update {at.update}")
+
+            row: dict[str, Any] = {"epoch": at.epoch, "lr": optimizer.param_groups[0]["lr"]}
+            row |= {k: x / config.updates_per_epoch for k, x in at.sums.items()}
+            schedule.step()
+            if is_checkpoint(at.epoch, config):
+                terms = evaluate_objective(model, val, config, group, update)
+                row |= {f"val_{k}": x for k, x in terms.items()}
+                if group.first:
+                    save_weights(folder.epoch(at.epoch), model, config, fingerprint, row)
+                if terms["total"] < at.best:
+                    at.best, at.best_epoch = terms["total"], at.epoch
+                    if group.first:
+                        save_weights(folder.best, model, config, fingerprint, row)
+            if group.first:
+                folder.append_metrics({**row, "seconds": time.perf_counter() - started})
+                log_tensorboard(folder, row)
+            at.epoch, at.update, at.sums = at.epoch + 1, 0, {}
+            save()
+    return folder.best
+
+
+def is_checkpoint(epoch: int, config: TrainConfig) -> bool:
+    """Epoch 1, every fifth, and the last."""
+    return epoch == 1 or epoch % config.checkpoint_every == 0 or epoch == config.epochs
+
+
+def global_batch(data: state32.State32, config: TrainConfig) -> int:
+    """Sequences an update sees over all ranks: the training set divided by the updates."""
+    batch = len(data) // config.updates_per_epoch
+    if batch < 1:
+        raise InputError(
+            f"{data.path} holds {len(data)} sequences, fewer than the "
+            f"{config.updates_per_epoch} updates of an epoch; make a larger one"
+        )
+    return batch
+
+
+def permutation(n: int, seed: int) -> Tensor:
+    """Order of an epoch, the same on every rank and device."""
+    return torch.randperm(n, generator=torch.Generator().manual_seed(seed))
+
+
+class Rows:
+    """Sequences by index on the rank's device; a GPU keeps the whole set if it has the room."""
+
+    def __init__(self, data: state32.State32, group: Ranks) -> None:
+        self.states, self.device = data.states, group.device
+        if self.device.type == "cuda":
+            free, _ = torch.cuda.mem_get_info(self.device)
+            if data.states.nbytes < free // 4:
+                self.states = data.states.to(self.device)
+
+    def __getitem__(self, index: Tensor) -> Tensor:
+        return self.states[index.to(self.states.device)].to(self.device)
+
+
+@torch.no_grad()
+def evaluate_objective(
+    model: GaussianNND, val: state32.State32, config: TrainConfig, group: Ranks, update: Update
+) -> dict[str, float]:
+    """The complete objective on a split; ranks share the batches."""
+    sums: dict[str, Tensor] = {}
+    for i, (states, _) in enumerate(val.batches(EVALUATION_BATCH)):
+        if i % group.size == group.rank:
+            target = states.to(group.device)
+            terms = objective(update.predict(target[:, 0]), target, config.loss)
+            for name, x in terms.items():
+                sums[name] = sums.get(name, 0.0) + x.double() * len(states)
+    names = sorted(sums) or []
+    total = group.sum(torch.stack([sums[k] for k in names]))
+    return dict(zip(names, (total / len(val)).tolist(), strict=True))
+
+
+def make_folder(path: Path) -> None:
+    """The run's folder, or one line on why it cannot be."""
+    try:
+        path.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise InputError(f"cannot make folder {path}: {error.strerror}") from error
+
+
+def log_tensorboard(folder: RunFolder, row: dict[str, Any]) -> None:
+    """The same figures for TensorBoard, where it is installed."""
+    try:
+        from torch.utils.tensorboard import SummaryWriter
+    except ImportError:
+        return
+    with SummaryWriter(str(folder.path / "tensorboard")) as writer:
+        for name, value in row.items():
+            writer.add_scalar(name, value, row["epoch"])
+
+
+@contextmanager
+def stop_flag() -> Iterator[Callable[[], bool]]:
+    """Turn the first SIGINT or SIGTERM into a flag; the second acts at once."""
+    caught: list[int] = []
+
+    def handle(number: int, _frame: object) -> None:
+        caught.append(number)
+        signal.signal(number, previous[number])
+
+    try:
+        previous = {n: signal.signal(n, handle) for n in (signal.SIGINT, signal.SIGTERM)}
+    except ValueError:  # not the main thread: signals are somebody else's business
+        yield lambda: False
+        return
+    try:
+        yield lambda: bool(caught)
+    finally:
+        for number, handler in previous.items():
+            signal.signal(number, handler)

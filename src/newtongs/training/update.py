@@ -1,0 +1,61 @@
+"""Gradients of one global batch: the reference way, or fused on a GPU."""
+
+from contextlib import nullcontext
+from typing import Protocol
+
+import torch
+from torch import Tensor
+from torch.nn.parallel import DistributedDataParallel
+
+from ..dynamics import GaussianNND
+from ..types import StateTensor, Times
+from .config import TrainConfig
+from .loss import objective
+from .ranks import Ranks
+
+
+class Update(Protocol):
+    """Adds the gradient of a batch to the model's ``.grad``."""
+
+    def __call__(self, target: StateTensor, batch: int) -> dict[str, float]:
+        """Loss terms of the global batch of ``batch`` rows, of which ``target`` is our share."""
+
+    def predict(self, z0: StateTensor) -> StateTensor:
+        """Rollout without gradients."""
+
+
+class ReferenceUpdate:
+    """Plain autograd in micro-batches, under DDP when there are several ranks."""
+
+    def __init__(
+        self, model: GaussianNND, times: Times, config: TrainConfig, group: Ranks
+    ) -> None:
+        self.model, self.times, self.config, self.group = model, times, config, group
+        self.micro_batch = config.micro_batch or (512 if group.device.type == "cpu" else 8192)
+        self.parallel = DistributedDataParallel(model) if group.size > 1 else None
+
+    def __call__(self, target: StateTensor, batch: int) -> dict[str, float]:
+        """See :class:`Update`."""
+        pieces = target.split(self.micro_batch)
+        sums: dict[str, Tensor] = {}
+        for i, piece in enumerate(pieces):
+            # DDP averages over ranks at the last piece's backward; until then it only collects.
+            last = i == len(pieces) - 1
+            quiet = nullcontext() if last or self.parallel is None else self.parallel.no_sync()
+            with quiet:
+                predicted = (self.parallel or self.model)(piece[:, 0], self.times)
+                terms = objective(predicted, piece, self.config.loss)
+                (terms["total"] * (len(piece) * self.group.size / batch)).backward()
+            for name, x in terms.items():
+                sums[name] = sums.get(name, 0.0) + x.detach().double() * (len(piece) / batch)
+        totals = self.group.sum(torch.stack(list(sums.values())))
+        return dict(zip(sums, totals.tolist(), strict=True))
+
+    def predict(self, z0: StateTensor) -> StateTensor:
+        """See :class:`Update`."""
+        return self.model.rollout(z0, self.times)
+
+
+def make_update(model: GaussianNND, times: Times, config: TrainConfig, group: Ranks) -> Update:
+    """The backend the configuration asks for."""
+    return ReferenceUpdate(model, times, config, group)
