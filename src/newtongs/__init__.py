@@ -15,21 +15,24 @@ from importlib import import_module
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from . import datasets, dynamics, evaluation, motions, rotations
+    from . import datasets, dynamics, evaluation, motions, rotations, training
     from .dynamics import GaussianNND, NNDConfig
+    from .dynamics.weights import load_model, load_pretrained
     from .errors import InputError
     from .state import State, as_states, project
     from .state import make as make_state
 
 __version__ = "0.1.0"
 
-_MODULES = ("datasets", "dynamics", "evaluation", "motions", "rotations")
+_MODULES = ("datasets", "dynamics", "evaluation", "motions", "rotations", "training")
 _NAMES = {
     "GaussianNND": ("dynamics", "GaussianNND"),
     "InputError": ("errors", "InputError"),
     "NNDConfig": ("dynamics", "NNDConfig"),
     "State": ("state", "State"),
     "as_states": ("state", "as_states"),
+    "load_model": ("dynamics.weights", "load_model"),
+    "load_pretrained": ("dynamics.weights", "load_pretrained"),
     "make_state": ("state", "make"),
     "project": ("state", "project"),
 }
@@ -43,10 +46,13 @@ __all__ = [
     "datasets",
     "dynamics",
     "evaluation",
+    "load_model",
+    "load_pretrained",
     "make_state",
     "motions",
     "project",
     "rotations",
+    "training",
 ]
 
 

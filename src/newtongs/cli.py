@@ -4,9 +4,9 @@ import json
 import os
 import sys
 import tempfile
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Any, Literal, Protocol
 
@@ -16,10 +16,17 @@ from rich.progress import BarColumn, Progress, TaskID, TextColumn, TimeRemaining
 from tyro.extras import SubcommandApp
 
 from .datasets import state32
+from .dynamics import GaussianNND
+from .dynamics.baselines import Predictor
+from .dynamics.weights import BRANCHES, load_model, load_pretrained, remove_branches
 from .errors import InputError
 from .evaluation import METHODS, Report, evaluate
 from .evaluation.figures import motion_gallery
+from .evaluation.evaluate import methods_by_name
 from .evaluation.tables import motion_table, split_table
+from .training import Interrupted, TrainConfig, train
+from .training.checkpoint import Position
+from .training.config import laptop
 
 USAGE_ERROR = 2
 INTERRUPTED = 130
@@ -101,22 +108,61 @@ class Evaluate:
     """Sequences predicted at once, at most 65,534."""
     device: str = "cpu"
     """Where to predict: cpu or cuda."""
+    checkpoint: str | None = None
+    """Also evaluate a trained model, as `newtongs`: a .safetensors file, or pretrained[:SEED]."""
+    ablate: str = ""
+    """Set residual networks of the trained model to zero: continuous, contact, or both with a
+    comma between them."""
 
     def run(self) -> None:
         """Evaluate, print, and write the JSON file."""
+        device = checked_device(self.device)
+        methods: dict[str, Predictor | None] = dict(methods_by_name(self.methods))
+        if self.checkpoint is not None:
+            model = find_model(self.checkpoint)
+            remove_branches(model, *[b.strip() for b in self.ablate.split(",") if b.strip()])
+            methods["newtongs"] = model.to(device).rollout
+        elif self.ablate:
+            raise InputError(f"--ablate {self.ablate} needs a trained model; name --checkpoint")
         with progress_bar() as advance:
             report = evaluate(
                 self.data,
                 splits=self.splits,
-                methods=self.methods,
+                methods=methods,
                 batch_size=self.batch_size,
-                device=checked_device(self.device),
+                device=device,
                 progress=advance,
             )
         print_report(report, per_motion=self.per_motion, compare=self.compare)
         if self.json is not None:
             write_json(self.json, report)
             print(f"figures written to {self.json}")
+
+
+@app.command(name="train")
+@dataclass(frozen=True)
+class Train(TrainConfig):
+    """Train Gaussian-NND on State-32.
+
+    Writes OUT/best.safetensors, weights at every checkpoint epoch and metrics.jsonl. Ctrl-C saves
+    and stops; the same command goes on where the run stopped. For several GPUs start it with
+    torchrun.
+    """
+
+    preset: Literal["paper", "laptop"] = "paper"
+    """paper: 100 epochs of 16 updates at 1e-4. laptop: minutes on two CPU cores; make its data
+    with `newtongs data state32 --per-motion 256`."""
+
+    def run(self) -> None:
+        """Train, and say where the weights are."""
+        checked_device(self.device)
+        names = [f.name for f in fields(TrainConfig)]
+        config = TrainConfig(**{name: getattr(self, name) for name in names})
+        if self.preset == "laptop":
+            config = laptop(config)
+        with training_bar() as advance:
+            best = train(config, progress=advance)
+        print(f"best weights: {best}")
 
 
 @figure.command(name="motions")
@@ -136,6 +182,18 @@ class FigureMotions:
         if self.paths < 1:
             raise InputError(f"paths must be at least 1, got {self.paths}")
         print(f"picture written to {motion_gallery(self.out, paths=self.paths, seed=self.seed)}")
+
+
+def find_model(name: str) -> GaussianNND:
+    """A model by file, or a shipped one by `pretrained` or `pretrained:SEED`."""
+    if name == "pretrained":
+        return load_pretrained()
+    if name.startswith("pretrained:"):
+        seed = name.removeprefix("pretrained:")
+        if not seed.isdigit():
+            raise InputError(f"expected pretrained:SEED with a number, got {name!r}")
+        return load_pretrained(int(seed))
+    return load_model(name)
 
 
 def print_report(report: Report, *, per_motion: bool, compare: bool) -> None:
@@ -194,6 +252,28 @@ def progress_bar() -> Iterator[state32.Progress]:
         yield advance
 
 
+@contextmanager
+def training_bar() -> Iterator[Callable[[Position, dict[str, float], TrainConfig], None]]:
+    """A bar over all updates of a run, with the loss and the time left."""
+    columns = (
+        TextColumn("epoch {task.fields[epoch]:>3}"), BarColumn(),
+        TextColumn("{task.completed:.0f}/{task.total:.0f} updates  loss {task.fields[loss]:.4f}"),
+        TimeRemainingColumn(),
+    )  # fmt: skip
+    with Progress(*columns, console=Console(stderr=True)) as bars:
+        tasks: list[TaskID] = []
+
+        def advance(at: Position, terms: dict[str, float], config: TrainConfig) -> None:
+            total = config.epochs * config.updates_per_epoch
+            done = (at.epoch - 1) * config.updates_per_epoch + at.update
+            shown: dict[str, Any] = {"epoch": at.epoch, "loss": terms["total"]}
+            if not tasks:
+                tasks.append(bars.add_task("", total=total, completed=done, **shown))
+            bars.update(tasks[0], completed=done, **shown)
+
+        yield advance
+
+
 def main(args: Sequence[str] | None = None) -> None:
     """Parse, run, and turn bad input into one line and exit code 2."""
     try:
@@ -204,6 +284,9 @@ def main(args: Sequence[str] | None = None) -> None:
     except InputError as error:
         print(f"newtongs: {error}", file=sys.stderr)
         sys.exit(USAGE_ERROR)
+    except Interrupted as stop:
+        print(f"newtongs: {stop}; run the same command again to go on", file=sys.stderr)
+        sys.exit(INTERRUPTED)
     except KeyboardInterrupt:
         print("newtongs: stopped; run the same command again to go on", file=sys.stderr)
         sys.exit(INTERRUPTED)

@@ -27,7 +27,7 @@ def evaluate(
     data: Path | str | Mapping[str, state32.State32],
     *,
     splits: Sequence[str] = ("val_id", "val_ood"),
-    methods: Sequence[str] | Mapping[str, Predictor] = METHODS,
+    methods: Sequence[str] | Mapping[str, Predictor | None] = METHODS,
     batch_size: int = 4096,
     device: torch.device | str = "cpu",
     progress: Progress | None = None,
@@ -38,7 +38,7 @@ def evaluate(
         data: a State-32 folder, or open splits by name.
         splits: which of them.
         methods: names of baselines and ``oracle``, or predictors of your own by name; a predictor
-            maps ``z0 (B, 22)`` and ``times (T,)`` to ``(B, T, 22)``.
+            maps ``z0 (B, 22)`` and ``times (T,)`` to ``(B, T, 22)``, and None is the oracle.
         batch_size: sequences predicted at once, at most 65,534.
         device: where to predict.
         progress: called with (split, sequences done, sequences in all).
@@ -49,7 +49,7 @@ def evaluate(
     """
     if not 1 <= batch_size <= MAX_BATCH:
         raise InputError(f"batch size must be between 1 and {MAX_BATCH:,}, got {batch_size}")
-    predictors = _predictors(methods)
+    predictors = dict(methods) if isinstance(methods, Mapping) else methods_by_name(methods)
     opened = {name: _open(data, name) for name in splits}
     return {
         name: _evaluate_split(split, predictors, batch_size, torch.device(device), progress)
@@ -65,18 +65,14 @@ def _open(data: Path | str | Mapping[str, state32.State32], split: str) -> state
     return state32.load(data, split)
 
 
-def _predictors(
-    methods: Sequence[str] | Mapping[str, Predictor],
-) -> dict[str, Predictor | None]:
-    """Predictors by name; None stands for the oracle, which needs the targets."""
-    if isinstance(methods, Mapping):
-        return dict(methods)
-    if not methods:
+def methods_by_name(names: Sequence[str]) -> dict[str, Predictor | None]:
+    """Predictors of the named methods; None stands for the oracle, which needs the targets."""
+    if not names:
         raise InputError(f"no method named; known: {', '.join(METHODS)}")
-    unknown = next((name for name in methods if name not in METHODS), None)
+    unknown = next((name for name in names if name not in METHODS), None)
     if unknown is not None:
         raise unknown_name("method", unknown, METHODS)
-    return {name: None if name == ORACLE else get_baseline(name) for name in methods}
+    return {name: None if name == ORACLE else get_baseline(name) for name in names}
 
 
 @torch.no_grad()

@@ -78,7 +78,11 @@ def identity(config: TrainConfig) -> dict[str, Any]:
 
 
 def save_weights(
-    path: Path, model: GaussianNND, config: TrainConfig, fingerprint: str, metrics: Mapping[str, Any]
+    path: Path,
+    model: GaussianNND,
+    config: TrainConfig,
+    fingerprint: str,
+    metrics: Mapping[str, Any],
 ) -> None:
     """Weights alone, for use; with config, data fingerprint and metrics as their description."""
     info = {"training": identity(config), "data": fingerprint, "metrics": dict(metrics)}
@@ -153,6 +157,4 @@ def _check_same_run(
             "choose another --out, or the same settings to go on"
         )
     if info["data"] != fingerprint:
-        raise InputError(
-            f"{folder.path} holds a run on other training data; choose another --out"
-        )
+        raise InputError(f"{folder.path} holds a run on other training data; choose another --out")

@@ -9,6 +9,7 @@ import signal
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -27,7 +28,7 @@ from .loss import objective
 from .ranks import Ranks, ranks
 from .update import Update, make_update
 
-EVALUATION_BATCH = 8192
+EVALUATION_BATCH = {"cpu": 2048, "cuda": 65_534}
 
 Progress = Callable[[Position, dict[str, float], TrainConfig], None]
 
@@ -40,7 +41,7 @@ def train(config: TrainConfig, *, progress: Progress | None = None) -> Path:
     """Train, or go on training, and return the best weights' file."""
     with ranks(config.device) as group, stop_flag() as stopped:
         data = state32.load(config.data, "train")
-        val = state32.load(config.data, "val_id")
+        val = on_device(state32.load(config.data, "val_id"), group)
         batch = global_batch(data, config)
         fingerprint = state32.fingerprint(data)
 
@@ -54,7 +55,7 @@ def train(config: TrainConfig, *, progress: Progress | None = None) -> Path:
         folder = RunFolder(config.out)
         make_folder(config.out)
         at = resume_run(folder, model, optimizer, schedule, config, fingerprint)
-        rows = Rows(data, group)
+        rows = Rows(on_device(data, group), group)
         update = make_update(model, data.times, config, group)
 
         def save() -> None:
@@ -118,15 +119,20 @@ def permutation(n: int, seed: int) -> Tensor:
     return torch.randperm(n, generator=torch.Generator().manual_seed(seed))
 
 
+def on_device(data: state32.State32, group: Ranks) -> state32.State32:
+    """The split on the rank's GPU if that has the room; memory-mapped as it is otherwise."""
+    if group.device.type != "cuda":
+        return data
+    free, _ = torch.cuda.mem_get_info(group.device)
+    fits = data.states.nbytes < free // 4
+    return replace(data, states=data.states.to(group.device)) if fits else data
+
+
 class Rows:
-    """Sequences by index on the rank's device; a GPU keeps the whole set if it has the room."""
+    """Sequences by index, delivered on the rank's device."""
 
     def __init__(self, data: state32.State32, group: Ranks) -> None:
         self.states, self.device = data.states, group.device
-        if self.device.type == "cuda":
-            free, _ = torch.cuda.mem_get_info(self.device)
-            if data.states.nbytes < free // 4:
-                self.states = data.states.to(self.device)
 
     def __getitem__(self, index: Tensor) -> Tensor:
         return self.states[index.to(self.states.device)].to(self.device)
@@ -138,7 +144,7 @@ def evaluate_objective(
 ) -> dict[str, float]:
     """The complete objective on a split; ranks share the batches."""
     sums: dict[str, Tensor] = {}
-    for i, (states, _) in enumerate(val.batches(EVALUATION_BATCH)):
+    for i, (states, _) in enumerate(val.batches(EVALUATION_BATCH[group.device.type])):
         if i % group.size == group.rank:
             target = states.to(group.device)
             terms = objective(update.predict(target[:, 0]), target, config.loss)

@@ -31,7 +31,8 @@ def objective(
         material = [(getattr(a, k) - getattr(b, k)) for k in ("m", "e", "mu")]
         terms["material"] = torch.cat(material, dim=-1).square().mean()
     terms["total"] = sum(
-        (getattr(weights, name) * term for name, term in terms.items()), torch.zeros_like(terms["q"])
+        (getattr(weights, name) * term for name, term in terms.items()),
+        torch.zeros_like(terms["q"]),
     )
     return terms
 

@@ -8,6 +8,7 @@ from torch import Tensor
 from torch.nn.parallel import DistributedDataParallel
 
 from ..dynamics import GaussianNND
+from ..errors import InputError
 from ..types import StateTensor, Times
 from .config import TrainConfig
 from .loss import objective
@@ -27,9 +28,7 @@ class Update(Protocol):
 class ReferenceUpdate:
     """Plain autograd in micro-batches, under DDP when there are several ranks."""
 
-    def __init__(
-        self, model: GaussianNND, times: Times, config: TrainConfig, group: Ranks
-    ) -> None:
+    def __init__(self, model: GaussianNND, times: Times, config: TrainConfig, group: Ranks) -> None:
         self.model, self.times, self.config, self.group = model, times, config, group
         self.micro_batch = config.micro_batch or (512 if group.device.type == "cpu" else 8192)
         self.parallel = DistributedDataParallel(model) if group.size > 1 else None
@@ -58,4 +57,15 @@ class ReferenceUpdate:
 
 def make_update(model: GaussianNND, times: Times, config: TrainConfig, group: Ranks) -> Update:
     """The backend the configuration asks for."""
+    if config.backend != "reference" and group.device.type == "cuda":
+        from ..dynamics.fused import FusedRollout
+        from .fused import FusedUpdate
+
+        if FusedRollout.supports(model):
+            return FusedUpdate(model, times, config, group)
+    if config.backend == "fused":
+        raise InputError(
+            "the fused backend needs --device cuda and the full model with RK4; "
+            "use --backend reference"
+        )
     return ReferenceUpdate(model, times, config, group)

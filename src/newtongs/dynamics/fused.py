@@ -1,0 +1,364 @@
+"""The fast CUDA path: rollout and its gradient as a sequence of Triton kernels.
+
+It has no semantics of its own: what it computes is ``GaussianNND.rollout``, and parity with it, in
+value and gradient, is a test. One kernel evaluates a whole network, one does the arithmetic
+between two evaluations; nothing else runs. Weight gradients are large matrix products over the
+factors that the backward kernels write.
+"""
+
+import math
+from dataclasses import dataclass, field
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from ..state import DIM, project
+from ..types import StateTensor, Times
+from . import kernels
+from . import physics_kernels as physics
+from .gaussian_nnd import GaussianNND
+from .rollout import intervals, substeps
+
+INPUTS, OUTPUTS = 32, 16  # state and network outputs, padded to what tensor cores take
+SLABS = 32  # pieces a weight-gradient product is cut into, so that it fills the GPU
+ROWS = 128  # objects a physics kernel's block handles
+STAGES = 4
+# (ahead, weight) of RK4's first three stages: where the next one is evaluated, and its share.
+TABLEAU = ((0.5, 1.0), (0.5, 2.0), (1.0, 2.0))
+
+# Block shapes measured fastest on an H200; two and three passes leave less room for weights.
+TOP = {"ROWS": 64, "CHUNK": 64, "num_warps": 4, "num_stages": 2}
+ONE_PASS = {
+    "forward": {"ROWS": 64, "CHUNK": 32, "num_warps": 4, "num_stages": 4},
+    "top": TOP,
+    "backward": {"ROWS": 128, "CHUNK": 64, "num_warps": 8, "num_stages": 2},
+}
+MORE_PASSES = {
+    "forward": {"ROWS": 64, "CHUNK": 32, "num_warps": 4, "num_stages": 3},
+    "top": TOP,
+    "backward": {"ROWS": 128, "CHUNK": 32, "num_warps": 8, "num_stages": 3},
+}
+SHALLOW = {
+    "forward": {"ROWS": 64, "CHUNK": 64, "num_warps": 4, "num_stages": 2},
+    "backward": {"ROWS": 64, "CHUNK": 64, "num_warps": 4, "num_stages": 2},
+}
+
+
+def halves(w: Tensor) -> tuple[Tensor, Tensor]:
+    """``w = hi + lo`` to about 22 bits, both in half precision."""
+    hi = w.half()
+    return hi.contiguous(), (w - hi.float()).half().contiguous()
+
+
+def padded(w: Tensor, *shape: int) -> Tensor:
+    """``w`` in the corner of a zero matrix."""
+    out = w.new_zeros(shape)
+    out[tuple(slice(n) for n in w.shape)] = w
+    return out
+
+
+class FusedNetwork:
+    """One residual network with tanh output: its kernels, and the gradients of its weights.
+
+    ``slots`` backward calls write their factors side by side before one product takes them all.
+    """
+
+    def __init__(
+        self, network: nn.Sequential, *, rows: int, passes: int, scale: float, slots: int
+    ) -> None:
+        self.layers = [layer for layer in network if isinstance(layer, nn.Linear)]
+        self.deep = len(self.layers) == 3
+        self.out, self.hidden = self.layers[-1].out_features, self.layers[0].out_features
+        self.rows, self.passes, self.scale, self.slots = rows, passes, scale, slots
+        self.device = self.layers[0].weight.device
+        self.blocks = (ONE_PASS if passes == 1 else MORE_PASSES) if self.deep else SHALLOW
+        self.padded_rows = -(-rows // 128) * 128
+        self.factors: dict[str, Tensor] = {}
+        self.sums: dict[str, Tensor] = {}
+        self.prepare()
+
+    @torch.no_grad()
+    def prepare(self) -> None:
+        """Take over the parameters' present values."""
+        first, *middle, last = (layer.weight for layer in self.layers)
+        self.w1 = halves(padded(first.T, INPUTS, self.hidden))
+        self.w1t = halves(padded(first, self.hidden, INPUTS))
+        self.w_out = halves(padded(last.T, self.hidden, OUTPUTS))
+        self.w_out_t = halves(padded(last, OUTPUTS, self.hidden))
+        self.w2 = halves(middle[0].T) if self.deep else ()
+        self.w2t = halves(middle[0]) if self.deep else ()
+        self.b1 = self.layers[0].bias.detach()
+        self.b2 = (self.layers[1].bias.detach(),) if self.deep else ()
+        self.b_out = padded(self.layers[-1].bias, OUTPUTS)
+
+    def _options(self, direction: str) -> dict[str, Any]:
+        block = self.blocks[direction]
+        return {"STATE": DIM, "HIDDEN": self.hidden, "PASSES": self.passes, **block}
+
+    def _grid(self, direction: str) -> tuple[int]:
+        return (-(-self.rows // self.blocks[direction]["ROWS"]),)
+
+    def activations(self) -> Tensor:
+        """Room for what ``slots`` forward calls of the deep network keep: (2, slots, rows, hidden)."""
+        shape = (2, self.slots, self.padded_rows, self.hidden)
+        make = torch.empty if self.padded_rows == self.rows else torch.zeros
+        return make(shape, dtype=torch.float16, device=self.device)
+
+    def forward(self, x: StateTensor, kept: Tensor | None = None, slot: int = 0) -> Tensor:
+        """``tanh(network(x))``, (outputs, rows), for float32 ``x`` (22, rows)."""
+        r = x.new_empty(self.out, self.rows)
+        if self.deep:
+            h1, a2 = (r, r) if kept is None else (kept[0, slot], kept[1, slot])
+            kernels.two_layer_forward[self._grid("forward")](
+                x, r, h1, a2, self.rows, *self.w1, self.b1, *self.w2, *self.b2, *self.w_out,
+                self.b_out, SAVE=kept is not None, OUT=self.out, **self._options("forward"),
+            )  # fmt: skip
+        else:
+            kernels.one_layer_forward[self._grid("forward")](
+                x, r, self.rows, *self.w1, self.b1, *self.w_out, self.b_out, OUT=self.out,
+                **self._options("forward"),
+            )  # fmt: skip
+        return r
+
+    def backward(
+        self, x: StateTensor, r: Tensor, g: Tensor, slot: int, kept: Tensor | None = None
+    ) -> Tensor:
+        """Gradient of ``x`` given that of ``r``; the weights' factors go to ``slot``."""
+        gx = torch.empty_like(x)
+        f = {k: v[slot] for k, v in self._factors().items()}
+        weights = (*self.w1, *self.w1t, self.b1)
+        if self.deep:
+            assert kept is not None
+            top = self.blocks["top"]
+            kernels.two_layer_backward_top[(*self._grid("top"), self.hidden // top["CHUNK"])](
+                r, g, kept[1, slot], self.rows, self.scale, *self.w_out_t,
+                f["h"], f["d2"], f["d_out"], f["sums"], OUT=self.out, HIDDEN=self.hidden, **top,
+            )  # fmt: skip
+            kernels.two_layer_backward_bottom[self._grid("backward")](
+                x, f["d2"], gx, self.rows, self.scale, *weights, *self.w2t, f["x"], f["d1"],
+                **self._options("backward"),
+            )  # fmt: skip
+        else:
+            kernels.one_layer_backward[self._grid("backward")](
+                x, r, g, gx, self.rows, self.scale, *weights, *self.w_out_t,
+                f["x"], f["h"], f["d1"], f["d_out"], f["sums"], OUT=self.out,
+                **self._options("backward"),
+            )  # fmt: skip
+        return gx
+
+    def _factors(self) -> dict[str, Tensor]:
+        """Factors of the weight gradients; rows beyond the batch stay zero."""
+        if not self.factors:
+            widths = {"x": INPUTS, "h": self.hidden, "d1": self.hidden, "d_out": OUTPUTS}
+            if self.deep:
+                widths["d2"] = self.hidden
+            half = {"dtype": torch.float16, "device": self.device}
+            self.factors = {
+                k: torch.zeros(self.slots, self.padded_rows, w, **half) for k, w in widths.items()
+            }
+            (blocks,) = self._grid("top" if self.deep else "backward")
+            width = OUTPUTS + (self.hidden if self.deep else 0)
+            self.factors["sums"] = torch.zeros(self.slots, blocks, width, device=self.device)
+        return self.factors
+
+    def accumulate(self, kept: Tensor | None = None) -> None:
+        """Products of all slots' factors, added to the sums."""
+        f = self.factors
+        self._add("w1", f["d1"], f["x"])
+        self._add("w_out", f["d_out"], f["h"])
+        if self.deep:
+            assert kept is not None
+            self._add("w2", f["d2"], kept[0])
+        self.sums["bias"] = _added(self.sums.get("bias"), f["sums"].sum((0, 1)))
+
+    def _add(self, name: str, d: Tensor, h: Tensor) -> None:
+        """Add ``d^T h`` over all slots and rows, cut into slabs."""
+        d, h = (x.reshape(SLABS, -1, x.shape[-1]) for x in (d, h))
+        if d.is_cuda:
+            product = torch.bmm(d.transpose(1, 2), h, out_dtype=torch.float32)
+        else:
+            product = torch.bmm(d.transpose(1, 2).float(), h.float())
+        self.sums[name] = _added(self.sums.get(name), product)
+
+    @torch.no_grad()
+    def collect(self) -> None:
+        """Add the accumulated gradients to the parameters' and start anew."""
+        w1 = self.sums["w1"].sum(0)
+        bias = self.sums["bias"]
+        gradients = [(w1[:, :DIM], w1[:, -1])]  # the column of ones stands for the bias
+        if self.deep:
+            gradients.append((self.sums["w2"].sum(0), bias[: self.hidden]))
+        gradients.append((self.sums["w_out"].sum(0)[: self.out], bias[-OUTPUTS:][: self.out]))
+        for layer, (weight, bias_) in zip(self.layers, gradients, strict=True):
+            layer.weight.grad = _added(layer.weight.grad, weight / self.scale)
+            layer.bias.grad = _added(layer.bias.grad, bias_ / self.scale)
+        for x in self.sums.values():
+            x.zero_()
+
+
+def _added(total: Tensor | None, more: Tensor) -> Tensor:
+    return more.clone() if total is None else total.add_(more)
+
+
+@dataclass
+class Substep:
+    """What the backward pass needs of one substep."""
+
+    h: float
+    x: list[Tensor] = field(default_factory=list)  # states at the four stages
+    r: list[Tensor] = field(default_factory=list)  # network outputs there
+    total: Tensor = field(default_factory=lambda: torch.empty(0))  # k1 + 2 k2 + 2 k3
+    out: Tensor = field(default_factory=lambda: torch.empty(0))  # after RK4
+    after: Tensor = field(default_factory=lambda: torch.empty(0))  # after the floor's answer
+    d: Tensor = field(default_factory=lambda: torch.empty(0))  # the contact network's output
+    kept: Tensor | None = None  # the deep network's activations
+
+
+class FusedRollout:
+    """``GaussianNND.rollout`` of ``rows`` objects over a fixed time grid.
+
+    Gradients reach the six scalars through autograd; those of the networks' weights wait until
+    :meth:`collect`. ``scale`` lifts gradients into the range of half precision.
+    """
+
+    def __init__(
+        self, model: GaussianNND, times: Times, *, rows: int, passes: int = 2, scale: float = 1.0
+    ) -> None:
+        self.model, self.rows = model, rows
+        common = {"rows": rows, "passes": passes, "scale": scale}
+        self.f = FusedNetwork(model.f_theta, slots=STAGES, **common)  # type: ignore[arg-type]
+        self.h = FusedNetwork(model.h_phi, slots=1, **common)  # type: ignore[arg-type]
+        self.grid = (-(-rows // ROWS),)
+        self.steps = [
+            [dt / n] * n for dt in intervals(times) for n in (substeps(dt, model.config.max_dt),)
+        ]
+
+    @staticmethod
+    def supports(model: GaussianNND) -> bool:
+        """Whether the kernels cover this configuration."""
+        c = model.config
+        whole = c.contact and c.continuous_residual and c.contact_residual
+        return whole and c.solver == "rk4" and c.hidden in (64, 128, 256)
+
+    def prepare(self) -> None:
+        """Take over the parameters' present values."""
+        self.f.prepare()
+        self.h.prepare()
+
+    def collect(self) -> None:
+        """Add the networks' accumulated gradients to their parameters'."""
+        self.f.collect()
+        self.h.collect()
+
+    def __call__(self, z0: StateTensor) -> StateTensor:
+        """States ``(rows, T, 22)`` from float32 ``z0`` (rows, 22).
+
+        Inside, states stand channel by channel: (22, rows).
+        """
+        m = self.model
+        scalars = torch.stack(
+            [m.c_v.abs(), m.c_w.abs(), m.k_s.abs(), m.c_s.abs(), m.alpha, m.alpha_imp]
+        )
+        if torch.is_grad_enabled() and scalars.requires_grad:
+            out: Tensor = _Rollout.apply(scalars, z0, self)
+            return out
+        return self.run(z0, scalars.detach())[0]
+
+    def run(
+        self, z0: StateTensor, c: Tensor, *, save: bool = False
+    ) -> tuple[Tensor, list[Substep]]:
+        """Frames ``(rows, T, 22)`` and, with ``save``, the record of every substep."""
+        z = project(z0).T.contiguous()
+        frames, tape = [z], []
+        for substeps_of_frame in self.steps:
+            for h in substeps_of_frame:
+                z, record = self._forward(z, c, h, save)
+                if save:
+                    tape.append(record)
+            frames.append(z)
+        return torch.stack(frames).permute(2, 0, 1), tape
+
+    def _forward(self, z: Tensor, c: Tensor, h: float, save: bool) -> tuple[Tensor, Substep]:
+        kept = self.f.activations() if save else None
+        s = Substep(h, kept=kept)
+        x, total = z, torch.empty_like(z)
+        for i, (ahead, weight) in enumerate(TABLEAU):
+            r = self.f.forward(x, kept, i)
+            s.x.append(x)
+            s.r.append(r)
+            x = torch.empty_like(z)
+            physics.stage_forward[self.grid](
+                z, s.x[i], r, total, total, x, c, self.rows, h, ahead, weight, FIRST=i == 0,
+                ROWS=ROWS,
+            )  # fmt: skip
+        r = self.f.forward(x, kept, STAGES - 1)
+        s.x.append(x)
+        s.r.append(r)
+        s.total, s.out, s.after, landed = total, *(torch.empty_like(z) for _ in range(3))
+        physics.last_stage_forward[self.grid](
+            z, x, r, total, s.out, s.after, c, self.rows, h, ROWS=ROWS
+        )
+        s.d = self.h.forward(s.after)
+        physics.land_forward[self.grid](s.out, s.after, s.d, landed, c, self.rows, ROWS=ROWS)
+        return landed, s
+
+    def gradient(self, c: Tensor, tape: list[Substep], g_frames: Tensor) -> Tensor:
+        """Gradient of the scalars ``(6,)`` given that of the frames; networks accumulate theirs."""
+        sums = c.new_zeros(self.grid[0], 8)
+        g, more = torch.zeros_like(tape[0].out), torch.zeros_like(tape[0].out)
+        ends = [frame for frame, hs in enumerate(self.steps, start=1) for _ in hs]
+        last = math.inf
+        for s, frame in zip(reversed(tape), reversed(ends), strict=True):
+            if frame != last:
+                g.add_(g_frames[:, frame].T)
+                last = frame
+            g, more = self._backward(s, c, g, more, sums)
+        return sums.sum(0)[:6]
+
+    def _backward(
+        self, s: Substep, c: Tensor, g: Tensor, more: Tensor, sums: Tensor
+    ) -> tuple[Tensor, Tensor]:
+        """One substep back; gradients of its start come in two parts, as they went in."""
+        n = self.rows
+        # Only the 19 moving channels are written and read; the others hold whatever was there.
+        g_out, g_after, g_z, g_x, g_sum = (torch.empty_like(g) for _ in range(5))
+        g_d, g_r = torch.empty_like(s.d), torch.empty_like(s.r[0])
+        physics.land_backward[self.grid](
+            s.out, s.after, s.d, g, more, g_out, g_after, g_d, c, sums, n, ROWS=ROWS
+        )
+        g_net = self.h.backward(s.after, s.d, g_d, 0)
+        self.h.accumulate()
+        physics.last_stage_backward[self.grid](
+            s.x[0], s.x[3], s.r[3], s.total, s.out, g_out, g_after, g_net, g_sum, g_z, g_x, g_r,
+            c, sums, n, s.h, ROWS=ROWS,
+        )  # fmt: skip
+        for i in reversed(range(STAGES - 1)):
+            g_net = self.f.backward(s.x[i + 1], s.r[i + 1], g_r, i + 1, s.kept)
+            g_next, g_x, g_r = g_x, torch.empty_like(g), torch.empty_like(g_r)
+            ahead, weight = TABLEAU[i]
+            physics.stage_backward[self.grid](
+                s.x[0], s.x[i], s.r[i], g_next, g_net, g_sum, g_z, g_x, g_r, c, sums, n, s.h,
+                ahead, weight, FIRST=i == 0, ROWS=ROWS,
+            )  # fmt: skip
+        g_net = self.f.backward(s.x[0], s.r[0], g_r, 0, s.kept)
+        self.f.accumulate(s.kept)
+        return g_z, g_net
+
+
+class _Rollout(torch.autograd.Function):
+    """Puts a fused rollout into the autograd graph of the scalars."""
+
+    @staticmethod
+    def forward(ctx: Any, c: Tensor, z0: Tensor, rollout: FusedRollout) -> Tensor:  # type: ignore[override]
+        frames, ctx.tape = rollout.run(z0, c, save=True)
+        ctx.rollout = rollout
+        ctx.save_for_backward(c)
+        return frames
+
+    @staticmethod
+    def backward(ctx: Any, g: Tensor) -> tuple[Tensor, None, None]:  # type: ignore[override]
+        (c,) = ctx.saved_tensors
+        gradient = ctx.rollout.gradient(c, ctx.tape, g)
+        ctx.tape = None
+        return gradient, None, None

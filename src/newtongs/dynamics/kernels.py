@@ -1,0 +1,225 @@
+"""Triton kernels of the two residual networks: a whole network in one kernel, forward and backward.
+
+Products run on tensor cores in half precision with float32 accumulation. An operand is split into
+``hi + lo`` halves; PASSES says how much of the product is kept:
+
+* 1: ``hi hi``, a relative rounding of 2^-12 on both sides;
+* 2: ``hi (hi + lo)``, exact weights, rounded activations (whose errors average out over a batch);
+* 3: also ``lo hi``, close to float32.
+
+The backward kernels recompute the forward pass from the inputs, and write the factors of the weight
+gradients in half precision for large matrix products afterwards. Their gradients come in scaled, so
+that half precision can hold them.
+"""
+
+import triton
+import triton.language as tl
+
+
+@triton.jit
+def _dot(x, w_hi, w_lo, acc, PASSES: tl.constexpr):
+    """``acc + x w`` for float32 ``x`` and a weight split into halves."""
+    hi = x.to(tl.float16)
+    acc = tl.dot(hi, w_hi, acc)
+    if PASSES >= 2:
+        acc = tl.dot(hi, w_lo, acc)
+    if PASSES >= 3:
+        acc = tl.dot((x - hi.to(tl.float32)).to(tl.float16), w_hi, acc)
+    return acc
+
+
+@triton.jit
+def _tile(pointer, rows, columns, stride: tl.constexpr):
+    """Pointers to a block of a row-major matrix."""
+    return pointer + rows[:, None] * stride + columns[None, :]
+
+
+@triton.jit
+def _load_narrow(pointer, rows, columns, n, WIDTH: tl.constexpr):
+    """A block (rows, columns) of a channel-major matrix (WIDTH, n), zero outside of it."""
+    inside = (rows[:, None] < n) & (columns[None, :] < WIDTH)
+    return tl.load(pointer + columns[None, :] * n + rows[:, None], inside, other=0.0)
+
+
+@triton.jit
+def _store_narrow(pointer, rows, columns, n, WIDTH: tl.constexpr, values):
+    inside = (rows[:, None] < n) & (columns[None, :] < WIDTH)
+    tl.store(pointer + columns[None, :] * n + rows[:, None], values, inside)
+
+
+@triton.jit
+def _tanh(x):
+    return 1 - 2 / (tl.exp(2 * x) + 1)
+
+
+@triton.jit
+def _hidden(x, w_hi, w_lo, bias, inputs, columns, HIDDEN: tl.constexpr):
+    """Pre-activations of some units of the first layer, in all three passes: it is cheap."""
+    a = _dot(
+        x, tl.load(_tile(w_hi, inputs, columns, HIDDEN)),
+        tl.load(_tile(w_lo, inputs, columns, HIDDEN)), tl.zeros((x.shape[0], columns.shape[0]), tl.float32), 3,
+    )  # fmt: skip
+    return a + tl.load(bias + columns)[None, :]
+
+
+@triton.jit
+def _dot_weight(x, w_hi, w_lo, rows, columns, stride: tl.constexpr, acc, PASSES: tl.constexpr):
+    """``acc + x w`` for a block of a weight in memory; its low half is read only when used."""
+    hi = x.to(tl.float16)
+    w = tl.load(_tile(w_hi, rows, columns, stride))
+    acc = tl.dot(hi, w, acc)
+    if PASSES >= 3:
+        acc = tl.dot((x - hi.to(tl.float32)).to(tl.float16), w, acc)
+    if PASSES >= 2:
+        acc = tl.dot(hi, tl.load(_tile(w_lo, rows, columns, stride)), acc)
+    return acc
+
+
+@triton.jit
+def two_layer_forward(
+    x_ptr, r_ptr, h1_out, a2_out, n,
+    w1_hi, w1_lo, b1, w2_hi, w2_lo, b2, w3_hi, w3_lo, b3,
+    STATE: tl.constexpr, OUT: tl.constexpr, HIDDEN: tl.constexpr, SAVE: tl.constexpr,
+    ROWS: tl.constexpr, CHUNK: tl.constexpr, PASSES: tl.constexpr,
+):  # fmt: skip
+    """``r = tanh(W3 silu(W2 silu(W1 x)))``; weights stand as (inputs, outputs), padded to 32, 16.
+
+    With SAVE the first layer's activations and the second's pre-activations are kept for the
+    backward pass, in half precision.
+    """
+    rows = tl.program_id(0) * ROWS + tl.arange(0, ROWS)
+    real = rows[:, None] < n
+    wide, narrow, chunk = tl.arange(0, HIDDEN), tl.arange(0, 16), tl.arange(0, CHUNK)
+    inputs = tl.arange(0, 32)
+    x = _load_narrow(x_ptr, rows, inputs, n, STATE)
+    a2 = tl.zeros((ROWS, HIDDEN), tl.float32)
+    for start in range(0, HIDDEN, CHUNK):
+        c = start + chunk
+        a1 = _hidden(x, w1_hi, w1_lo, b1, inputs, c, HIDDEN)
+        h1 = a1 * tl.sigmoid(a1)
+        if SAVE:
+            tl.store(_tile(h1_out, rows, c, HIDDEN), h1.to(tl.float16), real)
+        a2 = _dot_weight(h1, w2_hi, w2_lo, c, wide, HIDDEN, a2, PASSES)
+    a2 += tl.load(b2 + wide)[None, :]
+    if SAVE:
+        tl.store(_tile(a2_out, rows, wide, HIDDEN), a2.to(tl.float16), real)
+    h2 = a2 * tl.sigmoid(a2)
+    o = tl.zeros((ROWS, 16), tl.float32) + tl.load(b3 + narrow)[None, :]
+    o = _dot_weight(h2, w3_hi, w3_lo, wide, narrow, 16, o, PASSES)
+    _store_narrow(r_ptr, rows, narrow, n, OUT, _tanh(o))
+
+
+@triton.jit
+def two_layer_backward_top(
+    r_ptr, g_ptr, a2_ptr, n, scale, w3t_hi, w3t_lo, h2_out, d2_out, d3_out, sums,
+    OUT: tl.constexpr, HIDDEN: tl.constexpr, ROWS: tl.constexpr, CHUNK: tl.constexpr,
+):  # fmt: skip
+    """From the outputs' gradient to the second layer's: ``d3``, ``d2``, and ``h2`` for the weights.
+
+    A block handles CHUNK units of ROWS objects; ``sums`` receives its column sums of ``d2`` and
+    ``d3``, which are the biases' gradients.
+    """
+    block, part = tl.program_id(0), tl.program_id(1)
+    rows = block * ROWS + tl.arange(0, ROWS)
+    real = rows[:, None] < n
+    narrow, c = tl.arange(0, 16), part * CHUNK + tl.arange(0, CHUNK)
+    r = _load_narrow(r_ptr, rows, narrow, n, OUT)
+    d3 = _load_narrow(g_ptr, rows, narrow, n, OUT) * scale * (1 - r * r)
+    if part == 0:
+        tl.store(_tile(d3_out, rows, narrow, 16), d3.to(tl.float16), real)
+        tl.store(sums + block * (HIDDEN + 16) + HIDDEN + narrow, tl.sum(d3, 0))
+    g2 = _dot_weight(d3, w3t_hi, w3t_lo, narrow, c, HIDDEN, tl.zeros((ROWS, CHUNK), tl.float32), 3)
+    a2 = tl.load(_tile(a2_ptr, rows, c, HIDDEN), real, other=0.0).to(tl.float32)
+    sigma = tl.sigmoid(a2)
+    h2 = a2 * sigma
+    d2 = g2 * (sigma + h2 * (1 - sigma))
+    tl.store(_tile(h2_out, rows, c, HIDDEN), h2.to(tl.float16), real)
+    tl.store(_tile(d2_out, rows, c, HIDDEN), d2.to(tl.float16), real)
+    tl.store(sums + block * (HIDDEN + 16) + c, tl.sum(d2, 0))
+
+
+@triton.jit
+def two_layer_backward_bottom(
+    x_ptr, d2_ptr, gx_ptr, n, scale, w1_hi, w1_lo, w1t_hi, w1t_lo, b1, w2t_hi, w2t_lo,
+    x_out, d1_out,
+    STATE: tl.constexpr, HIDDEN: tl.constexpr,
+    ROWS: tl.constexpr, CHUNK: tl.constexpr, PASSES: tl.constexpr,
+):  # fmt: skip
+    """From the second layer's gradient to the first's and the inputs'.
+
+    The last column of ``x_out`` is set to one, so that its product with ``d1`` holds the first
+    bias's gradient.
+    """
+    rows = tl.program_id(0) * ROWS + tl.arange(0, ROWS)
+    real = rows[:, None] < n
+    wide, chunk, inputs = tl.arange(0, HIDDEN), tl.arange(0, CHUNK), tl.arange(0, 32)
+    x = _load_narrow(x_ptr, rows, inputs, n, STATE)
+    factor = tl.where(inputs[None, :] == 31, 1.0, x).to(tl.float16)
+    tl.store(_tile(x_out, rows, inputs, 32), factor, real)
+    d2 = tl.load(_tile(d2_ptr, rows, wide, HIDDEN), real, other=0.0)
+    gx = tl.zeros((ROWS, 32), tl.float32)
+    for start in range(0, HIDDEN, CHUNK):
+        c = start + chunk
+        g1 = tl.dot(d2, tl.load(_tile(w2t_hi, wide, c, HIDDEN)))
+        if PASSES >= 2:
+            g1 = tl.dot(d2, tl.load(_tile(w2t_lo, wide, c, HIDDEN)), g1)
+        a1 = _hidden(x, w1_hi, w1_lo, b1, inputs, c, HIDDEN)
+        s1 = tl.sigmoid(a1)
+        d1 = g1 * (s1 + a1 * s1 * (1 - s1))
+        tl.store(_tile(d1_out, rows, c, HIDDEN), d1.to(tl.float16), real)
+        gx = _dot_weight(d1, w1t_hi, w1t_lo, c, inputs, 32, gx, PASSES)
+    _store_narrow(gx_ptr, rows, inputs, n, STATE, gx / scale)
+
+
+@triton.jit
+def one_layer_forward(
+    x_ptr, r_ptr, n, w1_hi, w1_lo, b1, w2_hi, w2_lo, b2,
+    STATE: tl.constexpr, OUT: tl.constexpr, HIDDEN: tl.constexpr,
+    ROWS: tl.constexpr, CHUNK: tl.constexpr, PASSES: tl.constexpr,
+):  # fmt: skip
+    """``r = tanh(W2 silu(W1 x))``."""
+    rows = tl.program_id(0) * ROWS + tl.arange(0, ROWS)
+    narrow, chunk, inputs = tl.arange(0, 16), tl.arange(0, CHUNK), tl.arange(0, 32)
+    x = _load_narrow(x_ptr, rows, inputs, n, STATE)
+    o = tl.zeros((ROWS, 16), tl.float32) + tl.load(b2 + narrow)[None, :]
+    for start in range(0, HIDDEN, CHUNK):
+        c = start + chunk
+        a1 = _hidden(x, w1_hi, w1_lo, b1, inputs, c, HIDDEN)
+        o = _dot_weight(a1 * tl.sigmoid(a1), w2_hi, w2_lo, c, narrow, 16, o, PASSES)
+    _store_narrow(r_ptr, rows, narrow, n, OUT, _tanh(o))
+
+
+@triton.jit
+def one_layer_backward(
+    x_ptr, r_ptr, g_ptr, gx_ptr, n, scale,
+    w1_hi, w1_lo, w1t_hi, w1t_lo, b1, w2t_hi, w2t_lo,
+    x_out, h1_out, d1_out, d2_out, sums,
+    STATE: tl.constexpr, OUT: tl.constexpr, HIDDEN: tl.constexpr,
+    ROWS: tl.constexpr, CHUNK: tl.constexpr, PASSES: tl.constexpr,
+):  # fmt: skip
+    """Gradient of the inputs and the factors of the weight gradients (``x, h1, d1, d2``)."""
+    block = tl.program_id(0)
+    rows = block * ROWS + tl.arange(0, ROWS)
+    real = rows[:, None] < n
+    narrow, chunk, inputs = tl.arange(0, 16), tl.arange(0, CHUNK), tl.arange(0, 32)
+    x = _load_narrow(x_ptr, rows, inputs, n, STATE)
+    factor = tl.where(inputs[None, :] == 31, 1.0, x).to(tl.float16)
+    tl.store(_tile(x_out, rows, inputs, 32), factor, real)
+    r = _load_narrow(r_ptr, rows, narrow, n, OUT)
+    d2 = _load_narrow(g_ptr, rows, narrow, n, OUT) * scale * (1 - r * r)
+    tl.store(_tile(d2_out, rows, narrow, 16), d2.to(tl.float16), real)
+    tl.store(sums + block * 16 + narrow, tl.sum(d2, 0))
+    gx = tl.zeros((ROWS, 32), tl.float32)
+    for start in range(0, HIDDEN, CHUNK):
+        c = start + chunk
+        a1 = _hidden(x, w1_hi, w1_lo, b1, inputs, c, HIDDEN)
+        s1 = tl.sigmoid(a1)
+        h1 = a1 * s1
+        tl.store(_tile(h1_out, rows, c, HIDDEN), h1.to(tl.float16), real)
+        g1 = _dot_weight(
+            d2, w2t_hi, w2t_lo, narrow, c, HIDDEN, tl.zeros((ROWS, CHUNK), tl.float32), 3
+        )
+        d1 = g1 * (s1 + h1 * (1 - s1))
+        tl.store(_tile(d1_out, rows, c, HIDDEN), d1.to(tl.float16), real)
+        gx = _dot_weight(d1, w1t_hi, w1t_lo, c, inputs, 32, gx, PASSES)
+    _store_narrow(gx_ptr, rows, inputs, n, STATE, gx / scale)
