@@ -1,4 +1,7 @@
-"""The command line end to end, in processes of its own, as a stranger would use it."""
+"""The command line end to end, as a stranger would use it.
+
+What works is run in processes of its own; the many ways to go wrong are run in this one, quicker.
+"""
 
 import json
 import os
@@ -8,6 +11,7 @@ import sys
 import pytest
 import torch
 
+from newtongs import cli
 from newtongs.datasets import state32
 from newtongs.evaluation import METHODS
 
@@ -59,6 +63,28 @@ def test_some_splits_and_methods(small_state32):
     assert "Const-Vel" not in done.stdout
 
 
+def test_no_published_figure_leaves_the_cell_empty(small_state32, tmp_path):
+    """The paper prints no per-motion figures for training, and none for motions unknown to it."""
+    content = torch.load(small_state32 / "val_id.pt", weights_only=True)
+    names = content["motion_type_names"]
+    content["motion_type_names"] = ["somersault [/b]", *names[1:]]
+    torch.save(content, tmp_path / "val_id.pt")
+    (tmp_path / "train.pt").symlink_to(small_state32 / "train.pt")
+    done = newtongs(
+        "evaluate", "--data", tmp_path, "--splits", "train", "val_id", "--compare", "--per-motion",
+        "--methods", "hold_z0", "physics_prior_se3",
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    train, val_id = done.stdout.split("Traj per motion")[1:]
+    cells = {
+        row.split("│")[1].strip(): row.split("│")[4] for row in train.splitlines() if "│" in row
+    }
+    assert cells["free_fall"].strip() == ""
+    row = next(row for row in val_id.splitlines() if "somersault [/b]" in row)
+    assert row.split("│")[4].strip() == ""
+    assert "1.028" in val_id  # free_fall's
+
+
 def test_picture(tmp_path):
     done = newtongs("figure", "motions", "--out", tmp_path / "a" / "motions.png", "--paths", 2)
     assert done.returncode == 0, done.stderr
@@ -86,46 +112,97 @@ def broken(tmp_path, small_state32):
     return tmp_path
 
 
+def fails(words, capfd):
+    """The one line on standard error of a command that exits with code 2."""
+    with pytest.raises(SystemExit) as stop:
+        cli.main([str(word) for word in words])
+    assert stop.value.code == 2
+    done = capfd.readouterr()
+    assert done.out == ""
+    assert done.err.startswith("newtongs: ")
+    assert done.err.count("\n") == 1, done.err
+    assert done.err.endswith("\n")
+    return done.err
+
+
 @pytest.mark.parametrize(
     ("words", "message"),
     [
         (["evaluate", "--data", "nowhere"], "no State-32 file nowhere/val_id.pt; make it with"),
         (["evaluate", "--data", ".", "--splits", "val_ood"], "damaged or cut short"),
+        (["evaluate", "--data", ".", "--splits", "val_ood"], "--splits val_ood --overwrite"),
         (["evaluate", "--data", ".", "--splits", "val_id"], "v_y at index (700, 3) is nan"),
+        (["evaluate", "--data", ".", "--splits"], "no split named"),
+        (["evaluate", "--data", ".", "--methods"], "no method named"),
         (["evaluate", "--data", ".", "--methods", "holdz0"], "did you mean hold_z0"),
+        (["evaluate", "--data", "val_id.pt"], "got the file val_id.pt; name its folder: ."),
         (["evaluate", "--data", ".", "--device", "warp"], "device 'warp' is not available"),
+        (["evaluate", "--data", ".", "--device", "meta"], "device 'meta' is not available"),
+        (["evaluate", "--data", ".", "--device", "hpu"], "device 'hpu' is not available"),
+        (["evaluate", "--data", ".", "--device", "cuda:99"], "device 'cuda:99' is not available"),
+        (["evaluate", "--data", ".", "--json", "."], "cannot write .: it is a folder"),
+        (["evaluate", "--data", ".", "--json", "val_id.pt/x.json"], "val_id.pt is no folder"),
         (["data", "state32", "--out", "d", "--per-motion", "0"], "at least 1"),
         (["data", "state32", "--out", "val_id.pt/d"], "cannot make folder"),
+        (["data", "state32", "--out", ".", "--splits", "val_ood"], "--splits val_ood --overwrite"),
         (["figure", "motions", "--out", "p.xyz"], "cannot write picture p.xyz"),
+        (["figure", "motions", "--out", "val_id.pt/x.png"], "val_id.pt is no folder"),
+        (["figure", "motions", "--out", ""], "it is a folder; name a file"),
         (["figure", "motions", "--paths", "0"], "at least 1"),
     ],
 )
-def test_bad_input_is_one_line_and_exit_2(broken, words, message):
-    before = sorted(os.listdir(broken))
-    done = newtongs(*words, cwd=broken)
-    assert done.returncode == 2
-    lines = [line for line in done.stderr.splitlines() if "sequences" not in line and line.strip()]
-    assert len(lines) == 1, done.stderr
-    assert message in lines[0]
-    assert "Traceback" not in done.stderr
-    assert sorted(os.listdir(broken)) == before
+def test_bad_input_is_one_line_and_exit_2(broken, words, message, monkeypatch, capfd):
+    monkeypatch.chdir(broken)
+    before = sorted(os.listdir())
+    assert message in fails(words, capfd)
+    assert sorted(os.listdir()) == before
 
 
 @pytest.mark.parametrize(
-    "words",
+    ("words", "message"),
     [
-        ["data", "state32"],
-        ["data", "state32", "--out", "d", "--splits", "test"],
-        ["data", "state32", "--out", "d", "--per-motion", "many"],
-        ["evaluate", "--data", ".", "--spilts", "val_id"],
-        ["nonsense"],
+        ([], "expected one of {data, figure, evaluate, train}; see newtongs --help"),
+        (["nonsense"], "nonsense; available subcommands: data, figure, evaluate, train;"),
+        (
+            ["data", "state32"],
+            "--out PATH Folder to write to. (required); see newtongs data state32",
+        ),
+        (["data", "state32", "--out"], "missing value for argument '--out'"),
+        (["data", "state32", "--out", "d", "--splits", "test"], "invalid choice 'test'"),
+        (["data", "state32", "--out", "d", "--per-motion", "many"], "--per-motion: no type"),
+        (["evaluate", "--data", ".", "--spilts", "val_id"], "--spilts, val_id; did you mean --spl"),
+        (["train", "--data", ".", "--out", "d", "--epochs", "0"], "newtongs: epochs must be at le"),
     ],
 )
-def test_misspelt_flags_exit_2_without_a_traceback(tmp_path, words):
-    done = newtongs(*words, cwd=tmp_path)
-    assert done.returncode == 2
-    assert "Traceback" not in done.stderr + done.stdout
+def test_misspelt_words_are_one_line_and_exit_2(tmp_path, words, message, monkeypatch, capfd):
+    monkeypatch.chdir(tmp_path)
+    assert message in fails(words, capfd)
     assert os.listdir(tmp_path) == []
+
+
+def test_coloured_box_of_a_terminal_becomes_one_plain_line():
+    box = "\x1b[31m╭─ Bad ───╮\x1b[0m\n│ \x1b[1mNot so.\x1b[0m │\n╰─────────╯\n"
+    assert cli.one_line(box) == "not so"
+
+
+def test_standard_error_of_a_process(broken):
+    done = newtongs("evaluate", "--data", ".", "--splits", "val_id", cwd=broken)
+    assert done.returncode == 2
+    assert done.stderr.count("\n") == 1, done.stderr
+    assert done.stdout == ""
+
+
+def test_bars_are_drawn_on_terminals_from_the_first_advance(monkeypatch, capfd):
+    with cli.progress_bar() as advance:
+        advance("val_id", 1, 2)
+    assert capfd.readouterr().err == ""  # not a terminal
+    monkeypatch.setenv("FORCE_COLOR", "1")
+    with cli.progress_bar():
+        pass
+    assert capfd.readouterr().err == ""
+    with cli.progress_bar() as advance:
+        advance("val_id", 1, 2)
+    assert "1/2 sequences" in capfd.readouterr().err
 
 
 def test_json_into_a_folder_that_cannot_be(small_state32, tmp_path):
@@ -136,16 +213,40 @@ def test_json_into_a_folder_that_cannot_be(small_state32, tmp_path):
     )  # fmt: skip
     assert done.returncode == 2
     assert "cannot write" in done.stderr
+    assert done.stdout == ""  # said before the evaluation, not after it
 
 
-def test_interrupt_says_how_to_go_on(monkeypatch, tmp_path, capsys):
-    from newtongs import cli
-
+@pytest.mark.parametrize(
+    ("words", "goes_on"),
+    [
+        (["data", "state32", "--out", "d"], True),
+        (["train", "--data", "d", "--out", "o"], True),
+        (["evaluate", "--data", "d"], False),
+        (["figure", "motions"], False),
+    ],
+)
+def test_interrupt_promises_to_go_on_where_that_is_so(
+    words, goes_on, monkeypatch, tmp_path, capsys
+):
     def stop(*_args, **_kwargs):
         raise KeyboardInterrupt
 
+    monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(state32, "build", stop)
+    for name in ("train", "evaluate", "motion_gallery"):
+        monkeypatch.setattr(cli, name, stop)
     with pytest.raises(SystemExit) as exit_info:
-        cli.main(["data", "state32", "--out", str(tmp_path)])
+        cli.main(words)
     assert exit_info.value.code == 130
-    assert "run the same command again" in capsys.readouterr().err
+    said = capsys.readouterr().err
+    assert said.startswith("newtongs: stopped")
+    assert ("run the same command again" in said) == goes_on
+
+
+def test_data_are_made_on_one_thread(monkeypatch, tmp_path):
+    threads = []
+    monkeypatch.setattr(torch, "get_num_threads", lambda: 2)
+    monkeypatch.setattr(torch, "set_num_threads", threads.append)
+    monkeypatch.setattr(state32, "build", lambda *_, **__: threads.append("build") or [])
+    cli.main(["data", "state32", "--out", str(tmp_path)])
+    assert threads == [1, "build", 2]

@@ -16,8 +16,9 @@ from newtongs.dynamics.rollout import rollout
 from newtongs.errors import InputError
 from newtongs.state import LAYOUT, project
 
-fast_cpu = pytest.importorskip("newtongs.dynamics.fast_cpu")
-rollout_cpu = fast_cpu.rollout_cpu
+pytest.importorskip("numba")
+from newtongs.dynamics import fast_cpu
+from newtongs.dynamics.fast_cpu import rollout_cpu
 
 TIMES = torch.arange(40, dtype=torch.float64) / 24
 UNEVEN = [0.5, 0.513, 0.9, 0.91, 1.2, 1.2 + 1 / 30, 1.7, 2.0]
@@ -169,6 +170,7 @@ def test_leading_dimensions_are_free():
     assert torch.equal(rollout_cpu(model, z0.view(2, 3, 4, 22), TIMES[:10]).view_as(flat), flat)
     columns = z0.t().contiguous().t()  # the same states, strided
     assert torch.equal(rollout_cpu(model, columns, TIMES[:10]), flat)
+    assert torch.equal(rollout_cpu(model, z0.tolist(), TIMES[:10].tolist()), flat)
     assert rollout_cpu(model, z0[:0], TIMES[:10]).shape == (0, 10, 22)
     assert rollout_cpu(model, z0[0], [3.0]).shape == (1, 22)
 

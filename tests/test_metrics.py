@@ -1,13 +1,16 @@
 """Metrics against a slow loop in float64, and PIS-3D branch by branch."""
 
 import math
+from dataclasses import replace
 from itertools import pairwise
+from pathlib import Path
 
 import numpy as np
 import pytest
 import torch
 
 from newtongs import make_state, motions
+from newtongs.datasets import state32
 from newtongs.dynamics import BASELINES
 from newtongs.errors import InputError
 from newtongs.evaluation import evaluate
@@ -201,6 +204,8 @@ def test_own_predictor(small_state32):
     [
         ({"methods": ["hold"]}, "did you mean hold_z0"),
         ({"methods": []}, "no method named"),
+        ({"methods": {}}, "no method given"),
+        ({"splits": []}, "no split named"),
         ({"splits": ["val"]}, "unknown split 'val'"),
         ({"batch_size": 65_535}, "65,534"),
     ],
@@ -212,5 +217,79 @@ def test_bad_arguments(small_state32, arguments, message):
 
 def test_a_prediction_that_is_not_a_number(small_state32):
     broken = {"broken": lambda z0, times: z0[:, None].expand(-1, len(times), -1) * math.nan}
-    with pytest.raises(InputError, match="not a number"):
+    with pytest.raises(InputError, match=r"method 'broken': channel p_x at index \(0, 0\) is nan"):
         evaluate(small_state32, splits=["val_id"], methods=broken)
+
+
+def test_not_a_number_is_reported_with_its_place_in_the_file(small_state32):
+    data = state32.load(small_state32, "val_id")
+    states = data.states.clone()
+    states[700, 3, 8] = math.nan
+    opened = {"val_id": replace(data, states=states)}
+    with pytest.raises(InputError, match=r"v_y at index \(700, 3\) is nan"):
+        evaluate(opened, splits=["val_id"], methods=["hold_z0"], batch_size=97)
+
+    def late(z0, times):
+        """Wrong in the third batch only."""
+        late.calls += 1
+        out = z0[:, None].repeat(1, len(times), 1)
+        out[5, 2, 14] = math.inf if late.calls == 3 else 1
+        return out
+
+    late.calls = 0
+    with pytest.raises(InputError, match=r"method 'late': channel s_y at index \(199, 2\) is inf"):
+        evaluate({"val_id": data}, splits=["val_id"], methods={"late": late}, batch_size=97)
+
+
+def test_a_predictor_cannot_change_what_it_is_measured_by(small_state32):
+    def spoil(z0, times):
+        out = z0[:, None].repeat(1, len(times), 1)
+        z0.zero_()
+        times.zero_()
+        return out
+
+    methods = {"spoil": spoil, "after": BASELINES["physics_prior_se3"], "oracle": None}
+    report = evaluate(small_state32, splits=["val_id"], methods=methods)["val_id"]
+    clean = evaluate(small_state32, splits=["val_id"])["val_id"]
+    assert report["spoil"]["traj"] == clean["hold_z0"]["traj"]
+    assert report["after"]["traj"] == clean["physics_prior_se3"]["traj"]
+    assert report["oracle"] == clean["oracle"]
+
+
+@pytest.mark.parametrize(
+    ("predict", "message"),
+    [
+        (lambda z0, times: z0.numpy(), "expected a tensor of states, got ndarray"),
+        (lambda z0, times: None, "expected a tensor of states, got NoneType"),
+        (
+            lambda z0, times: z0,
+            r"expected states \(B, T, 22\) = \(1280, 64, 22\), got \(1280, 22\)",
+        ),
+        (lambda z0, times: z0[:, None].repeat(1, 63, 1), r"got \(1280, 63, 22\)"),
+        (lambda z0, times: z0[:1, None].repeat(1, 64, 1), r"got \(1, 64, 22\)"),
+        (lambda z0, times: z0[:, None].repeat(1, 64, 1) * 1e300, "is inf"),
+        (lambda z0, times: z0[:, None].repeat(1, 64, 1).to("meta"), "on cpu as z0 is, got meta"),
+        (lambda z0, times: z0[:, None].repeat(1, 64, 1) + 3e25, "predictions too large"),
+    ],
+)
+def test_predictions_that_cannot_be_measured(small_state32, predict, message):
+    with pytest.raises(InputError, match=f"method 'mine': .*{message}"):
+        evaluate(small_state32, splits=["val_id"], methods={"mine": predict})
+
+
+@pytest.mark.parametrize("device", ["meta", "hpu", "cuda:99", "warp", ""])
+def test_devices_that_are_not_here(small_state32, device):
+    with pytest.raises(InputError, match=f"device '{device}' is not available here; use cpu"):
+        evaluate(small_state32, device=device)
+
+
+@pytest.mark.parametrize("target", ["", "file/x.png", "x.xyz"])
+def test_pictures_that_cannot_be_written(tmp_path, monkeypatch, target):
+    from newtongs.evaluation.figures import import_pyplot, save_figure
+
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "file").write_text("")
+    figure = import_pyplot().figure()
+    with pytest.raises(InputError, match="cannot write picture"):
+        save_figure(figure, Path(target))
+    assert [path.name for path in tmp_path.iterdir()] == ["file"]

@@ -3,6 +3,7 @@
 import ast
 import subprocess
 import sys
+from importlib.util import resolve_name
 from pathlib import Path
 
 import pytest
@@ -14,39 +15,75 @@ SOURCE = ROOT / "src" / "newtongs"
 LAYERS = [
     {"errors", "types"}, {"rotations"}, {"state"}, {"motions", "dynamics", "scene"},
     {"render", "datasets"}, {"training", "evaluation", "export", "animate"}, {"studio", "cli"},
+    {"__init__", "__main__"},
 ]  # fmt: skip
 LEVEL = {name: i for i, layer in enumerate(LAYERS) for name in layer}
+FILES = {path: path.relative_to(SOURCE) for path in sorted(SOURCE.rglob("*.py"))}
 
 
-def imported_units(path):
-    """Top-level units of the package that a file imports, as ``(unit, line)``."""
-    depth = len(path.relative_to(SOURCE).parts)
-    for node in ast.walk(ast.parse(path.read_text())):
-        if isinstance(node, ast.ImportFrom) and node.level == depth:
-            names = [node.module] if node.module else [alias.name for alias in node.names]
-            yield from ((name.split(".")[0], node.lineno) for name in names)
-        elif isinstance(node, ast.ImportFrom) and (node.module or "").startswith("newtongs."):
-            yield node.module.split(".")[1], node.lineno
+def unit_of(file):
+    return file.parts[0].removesuffix(".py")
 
 
-@pytest.mark.parametrize("path", sorted(SOURCE.rglob("*.py")), ids=lambda p: p.stem)
-def test_imports_go_strictly_downward(path):
-    unit = path.relative_to(SOURCE).parts[0].removesuffix(".py")
-    if unit in ("__init__", "__main__"):
-        return
-    for other, line in imported_units(path):
+def imported_units(source, package):
+    """Top-level units that source text of ``package`` imports in any form, as ``(unit, line)``."""
+    for node in ast.walk(ast.parse(source)):
+        modules = []
+        if isinstance(node, ast.Import):
+            modules = [alias.name for alias in node.names]
+        elif isinstance(node, ast.ImportFrom):
+            base = resolve_name("." * node.level + (node.module or ""), package)
+            modules = [f"{base}.{alias.name}" for alias in node.names]
+        for module in modules:
+            top, name, *_ = *module.split("."), "__init__"
+            name, _ = newtongs._NAMES.get(name, (name, None))  # a class stands for its module
+            unit = name.split(".")[0]
+            if top == "newtongs" and unit in LEVEL:  # otherwise a constant such as __version__
+                yield unit, node.lineno
+
+
+def test_every_unit_has_a_layer():
+    assert {unit_of(file) for file in FILES.values()} <= LEVEL.keys()
+
+
+@pytest.mark.parametrize(("path", "file"), FILES.items(), ids=map(str, FILES.values()))
+def test_imports_go_strictly_downward(path, file):
+    unit = unit_of(file)
+    for other, line in imported_units(path.read_text(), ".".join(("newtongs", *file.parts[:-1]))):
         allowed = other == unit or LEVEL[other] < LEVEL[unit]
         assert allowed, f"{path}:{line}: {unit} must not import {other}"
 
 
-def test_ground_truth_never_imports_the_model():
-    assert LEVEL["motions"] == LEVEL["dynamics"]
+@pytest.mark.parametrize(
+    "line",
+    [
+        "from .. import dynamics", "from ..dynamics.floor import gap", "import newtongs.dynamics",
+        "import newtongs.dynamics.analytic as a", "from newtongs import dynamics as d",
+        "from newtongs.dynamics import floor", "from newtongs import GaussianNND",
+        "def f():\n    from ..dynamics import floor",
+    ],
+)  # fmt: skip
+def test_every_form_of_import_is_seen(line):
+    assert {unit for unit, _ in imported_units(line, "newtongs.motions")} == {"dynamics"}
 
 
 def run_python(code):
     return subprocess.run(
         [sys.executable, "-c", code], capture_output=True, text=True, check=True
     ).stdout
+
+
+def test_ground_truth_never_imports_the_model():
+    """Neither in its source nor, by whatever way, while it makes every family."""
+    for path in (SOURCE / "motions").glob("*.py"):
+        units = {unit for unit, _ in imported_units(path.read_text(), "newtongs.motions")}
+        assert not units & {"dynamics", "__init__"}, path
+    code = (
+        "import sys\nfrom newtongs import motions\n"
+        "print(sum(len(motions.generate(name, 1).states) for name in motions.names()))\n"
+        "print([m for m in sys.modules if m.startswith('newtongs.dynamics')])"
+    )
+    assert run_python(code).split() == ["32", "[]"]
 
 
 def test_import_is_lazy():

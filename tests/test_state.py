@@ -1,10 +1,14 @@
-"""Layout, views, projection and the loader."""
+"""Layout, views, projection, the loader, and what the public edge takes in their place."""
+
+import math
 
 import numpy as np
 import pytest
 import torch
 
-from newtongs import state
+from newtongs import GaussianNND, motions, state
+from newtongs.dynamics import BASELINES
+from newtongs.dynamics.rollout import intervals, substeps
 from newtongs.errors import InputError
 from newtongs.state import State
 
@@ -88,3 +92,104 @@ def test_loader_names_the_bad_channel(value):
     z[1, 2, 14] = value
     with pytest.raises(InputError, match=r"s_y at index \(1, 2\)"):
         state.as_states(z)
+
+
+# --- the public edge -----------------------------------------------------------------------------
+
+TIMES = torch.arange(5) / 24
+
+
+@pytest.mark.parametrize(
+    "call",
+    [
+        lambda: state.make(p=torch.zeros(5, 3), v=torch.zeros(4, 3)),
+        lambda: state.replace(state.make(p=torch.zeros(5, 3)), v=torch.zeros(4, 3)),
+        lambda: GaussianNND().rollout(torch.zeros(5, 22), TIMES, velocity=torch.zeros(4, 3)),
+    ],
+)
+def test_fields_that_do_not_broadcast(call):
+    with pytest.raises(InputError, match=r"must agree, got p \(5, 3\).*v \(4, 3\)"):
+        call()
+
+
+@pytest.mark.parametrize("value", ["fast", [[1, 2], [3]], object()])
+def test_fields_that_are_no_numbers(value):
+    with pytest.raises(InputError, match="field 'v': expected an array of numbers, got"):
+        state.make(v=value)
+    with pytest.raises(InputError, match="z0: expected an array of numbers, got"):
+        GaussianNND().rollout(value, TIMES)
+
+
+@pytest.mark.parametrize("name", ["model", "model with a velocity", *BASELINES])
+def test_initial_states_as_arrays_and_lists(name):
+    model = GaussianNND()
+    predict = BASELINES.get(name, model.rollout)
+    if name == "model with a velocity":
+        predict = lambda z0, times: model.rollout(z0, times, velocity=(1, 0, 0))  # noqa: E731
+    z0 = state.make(p=torch.rand(3, 3), v=(1, 2, 3))
+    expected = predict(z0, TIMES)
+    for other in (z0.numpy(), z0.numpy().astype(np.float64), z0.tolist()):
+        assert torch.equal(predict(other, TIMES), expected)
+    with pytest.raises(InputError, match=r"expected shape \(\.\.\., 22\)|22 channels"):
+        predict(3.0, TIMES)
+
+
+def test_double_precision_stays():
+    z0 = state.make(p=(0, 1, 0)).double()
+    assert GaussianNND().double().rollout(z0, TIMES).dtype == torch.float64
+    for predict in BASELINES.values():
+        assert predict(z0, TIMES).dtype == torch.float64
+
+
+@pytest.mark.parametrize("rate", [24, 30, 60])
+def test_rounded_grids_take_the_same_number_of_substeps_everywhere(rate):
+    times = torch.arange(300) / rate
+    assert times.dtype == torch.float32
+    assert {substeps(dt, 1 / rate) for dt in intervals(times)} == {1}
+    assert {substeps(dt, 1 / (2 * rate)) for dt in intervals(times)} == {2}
+
+
+def test_a_late_grid_takes_one_substep():
+    """Before 512 s a float32 step is off by at most 2**-15 s, a little less than the slack."""
+    times = 510 + torch.arange(60) / 30
+    assert {substeps(dt, 1 / 30) for dt in intervals(times)} == {1}
+
+
+@pytest.mark.parametrize(
+    ("times", "place"),
+    [
+        ([0, 0.2, math.inf], r"\[0.2, inf\] at index 1"),
+        ([-math.inf, 0], r"\[-inf, 0.0\] at index 0"),
+        ([0, 1, math.nan, 3], r"\[1.0, nan\] at index 1"),
+        ([0, 1, 2, 2], r"\[2.0, 2.0\] at index 2"),
+        ([math.nan], r"\[nan\] at index 0"),
+    ],
+)
+def test_bad_times_are_named_where_they_stand(times, place):
+    with pytest.raises(InputError, match=place):
+        intervals(times)
+
+
+def test_one_time_is_a_grid():
+    assert intervals([2.0]) == []
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ({"dt": math.inf}, "dt must be a positive number of seconds, got inf"),
+        ({"dt": math.nan}, "got nan"),
+        ({"dt": -1.0}, "got -1"),
+        ({"device": "cuda:99"}, "device 'cuda:99' is not available here"),
+        ({"device": "meta"}, "device 'meta' is not available here"),
+    ],
+)
+def test_what_motions_refuse(arguments, message):
+    with pytest.raises(InputError, match=message):
+        motions.generate("free_fall", 2, **arguments)
+
+
+@pytest.mark.skipif(torch.cuda.is_available(), reason="there is a GPU here")
+def test_motions_on_a_gpu_that_is_not_there():
+    with pytest.raises(InputError, match="device 'cuda' is not available here; use cpu"):
+        motions.generate("free_fall", 2, device="cuda")

@@ -125,6 +125,51 @@ def test_a_finished_split_is_kept_and_another_size_refused(tmp_path):
     assert len(state32.load(path)) == 96
 
 
+@pytest.mark.parametrize("change", [{"dt": 1 / 30}, {"note": "by hand"}, {"split": "val_ood"}])
+def test_a_split_made_otherwise_is_refused(tmp_path, change):
+    (path,) = state32.build(tmp_path, splits=["val_id"], per_motion=2)
+    torch.save({**torch.load(path, weights_only=True), **change}, path)
+    with pytest.raises(InputError, match=r"made otherwise than asked for.*--overwrite"):
+        state32.build(tmp_path, splits=["val_id"], per_motion=2)
+
+
+def test_a_split_of_other_frames_is_refused(tmp_path):
+    (path,) = state32.build(tmp_path, splits=["val_id"], per_motion=2)
+    content = torch.load(path, weights_only=True)
+    torch.save({**content, "states": content["states"][:, :32].clone()}, path)
+    with pytest.raises(InputError, match="made otherwise"):
+        state32.build(tmp_path, splits=["val_id"], per_motion=2)
+
+
+def test_a_split_without_its_manifest_is_made_anew(tmp_path):
+    (path,) = state32.build(tmp_path, splits=["val_id"], per_motion=2)
+    manifest, data = tmp_path / "manifest_val_id.csv", path.read_bytes()
+    rows = manifest.read_bytes()
+    manifest.unlink()
+    state32.build(tmp_path, splits=["val_id"], per_motion=2)
+    assert manifest.read_bytes() == rows
+    assert path.read_bytes() == data
+
+
+def test_a_damaged_split_is_refused_and_can_be_overwritten(tmp_path):
+    (path,) = state32.build(tmp_path, splits=["val_id"], per_motion=2)
+    whole = path.read_bytes()
+    path.write_bytes(whole[:1000])
+    with pytest.raises(InputError, match="--splits val_id --overwrite"):
+        state32.build(tmp_path, splits=["val_id"], per_motion=2)
+    state32.build(tmp_path, splits=["val_id"], per_motion=2, overwrite=True)
+    assert path.read_bytes() == whole
+
+
+@pytest.mark.parametrize("name", ["val_ood.pt", "manifest_val_ood.csv"])
+def test_a_folder_in_the_place_of_a_file_is_seen_before_any_work(tmp_path, name):
+    (tmp_path / name).mkdir()
+    for overwrite in (False, True):
+        with pytest.raises(InputError, match=f"{name} is a folder"):
+            state32.build(tmp_path, per_motion=1, overwrite=overwrite)
+    assert os.listdir(tmp_path) == [name]
+
+
 class StopError(Exception):
     pass
 
@@ -154,9 +199,100 @@ def test_an_interrupted_build_resumes_to_the_same_bytes(tmp_path, monkeypatch):
     assert made[0] > 0.6 * 2048  # it did not start over
     a, b = state32.load(whole), state32.load(path)
     assert torch.equal(a.states, b.states)
+    assert whole.read_bytes() == path.read_bytes()
     manifests = [f.with_name("manifest_val_id.csv").read_bytes() for f in (whole, path)]
     assert manifests[0] == manifests[1]
     assert sorted(os.listdir(path.parent)) == ["manifest_val_id.csv", "val_id.pt"]
+
+
+def interrupted(folder):
+    """A build stopped half way; returns its hidden parts: data, manifest, progress."""
+
+    def progress(_split, done, total):
+        if done >= total / 2:
+            raise StopError
+
+    with pytest.raises(StopError):
+        state32.build(folder, splits=["val_id"], per_motion=64, progress=progress)
+    parts = [folder / f".{n}" for n in ("val_id.pt.part", "manifest_val_id.csv.part")]
+    return *parts, folder / ".val_id.progress.json"
+
+
+def shorten(path):
+    os.truncate(path, path.stat().st_size - 100)
+
+
+@pytest.mark.parametrize("damage", ["manifest", "no manifest", "data", "zeros", "progress"])
+def test_a_build_whose_parts_are_not_whole_starts_over(tmp_path, monkeypatch, damage):
+    monkeypatch.setattr(state32, "BLOCK", 8)
+    (whole,) = state32.build(tmp_path / "whole", splits=["val_id"], per_motion=64)
+    data, manifest, progress = interrupted(tmp_path / "parts")
+    size = data.stat().st_size
+    {
+        "manifest": lambda: shorten(manifest),
+        "no manifest": manifest.unlink,
+        "data": lambda: shorten(data),
+        "zeros": lambda: data.write_bytes(bytes(size)),
+        "progress": lambda: progress.write_text('{"plan": [], "at": [1]}'),
+    }[damage]()
+    made = []
+    (path,) = state32.build(
+        tmp_path / "parts", splits=["val_id"], per_motion=64,
+        progress=lambda _s, done, _t: made.append(done),
+    )  # fmt: skip
+    assert made[0] < 2048 / 4
+    for name in ("val_id.pt", "manifest_val_id.csv"):
+        assert path.with_name(name).read_bytes() == whole.with_name(name).read_bytes()
+
+
+def test_an_old_record_does_not_speak_for_new_parts(tmp_path, monkeypatch):
+    """Killed while starting over, a build must not go on from the record of the one before."""
+    monkeypatch.setattr(state32, "BLOCK", 8)
+    data, _, progress = interrupted(tmp_path)
+    shorten(data)
+
+    def stop(*_):
+        raise StopError
+
+    monkeypatch.setattr(state32, "_write_at", stop)  # the archive is laid out, its index missing
+    with pytest.raises(StopError):
+        state32.build(tmp_path, splits=["val_id"], per_motion=64)
+    assert data.exists()
+    assert not progress.exists()
+
+
+def test_rows_behind_the_recorded_ones_are_dropped(tmp_path, monkeypatch):
+    monkeypatch.setattr(state32, "BLOCK", 8)
+    (whole,) = state32.build(tmp_path / "whole", splits=["val_id"], per_motion=64)
+    _, manifest, _ = interrupted(tmp_path / "parts")
+    with manifest.open("a") as f:
+        f.write("rows that were written, but not recorded\n")
+    (path,) = state32.build(tmp_path / "parts", splits=["val_id"], per_motion=64)
+    names = [p.with_name("manifest_val_id.csv") for p in (whole, path)]
+    assert names[0].read_bytes() == names[1].read_bytes()
+
+
+def test_everything_is_on_the_disk_before_it_is_recorded(tmp_path, monkeypatch):
+    """The order of syncs and of the rename that records: data, manifest, record."""
+    events = []
+    fsync, replace = os.fsync, type(tmp_path).replace
+
+    def note_sync(descriptor):
+        events.append(os.path.basename(os.readlink(f"/proc/self/fd/{descriptor}")))
+        fsync(descriptor)
+
+    def note_rename(path, target):
+        events.append(f"-> {target.name}")
+        return replace(path, target)
+
+    monkeypatch.setattr(os, "fsync", note_sync)
+    monkeypatch.setattr(type(tmp_path), "replace", note_rename)
+    state32.build(tmp_path, splits=["val_id"], per_motion=2)
+    record = events.index("-> .val_id.progress.json")
+    again = events.index("-> .val_id.progress.json", record + 1)
+    assert events[record + 1 : again] == [
+        ".val_id.pt.part", ".manifest_val_id.csv.part", ".val_id.progress.json.part"
+    ]  # fmt: skip
 
 
 def test_kill_leaves_a_build_that_resumes(tmp_path):
@@ -177,6 +313,35 @@ def test_kill_leaves_a_build_that_resumes(tmp_path):
     torch.testing.assert_close(
         state32.load(tmp_path, "val_id").states[-2:], expected, rtol=1e-6, atol=1e-6
     )
+    assert sorted(os.listdir(tmp_path)) == ["manifest_val_id.csv", "val_id.pt"]
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="no such locks")
+def test_a_second_build_in_the_same_folder_is_refused(tmp_path):
+    """In a process of its own, while the first is under way; nothing of the first is disturbed."""
+    words = ["-m", "newtongs", "data", "state32", "--per-motion", "2", "--out", str(tmp_path)]
+    second = []
+
+    def progress(_split, _done, _total):
+        second.append(
+            subprocess.run([sys.executable, *words], capture_output=True, text=True, check=False)
+        )
+
+    state32.build(tmp_path, splits=["val_id"], per_motion=2, progress=progress)
+    assert second[0].returncode == 2
+    assert second[0].stderr.count("\n") == 1
+    assert f"another build is writing to {tmp_path}" in second[0].stderr
+    assert sorted(os.listdir(tmp_path)) == ["manifest_val_id.csv", "val_id.pt"]
+
+
+def test_a_lock_on_a_removed_file_does_not_count(tmp_path):
+    path = tmp_path / "lock"
+    with path.open("w") as late:
+        path.unlink()  # by who held it
+        assert not state32._take_lock(late, path)
+        with path.open("w") as other:
+            assert not state32._take_lock(late, path)
+            assert state32._take_lock(other, path)
 
 
 @pytest.mark.parametrize("when", ["at once", "after the first shards"])
@@ -213,14 +378,69 @@ def test_not_enough_space_is_seen_before_anything_is_written(tmp_path, monkeypat
     assert os.listdir(tmp_path) == []
 
 
+def test_a_build_without_the_space_takes_its_folder_back(tmp_path, monkeypatch):
+    usage = type("usage", (), {"free": 1_000_000})
+    monkeypatch.setattr(state32.shutil, "disk_usage", lambda _path: usage)
+    (tmp_path / "kept").mkdir()
+    for folder in ("a/b", "kept", "kept/c"):
+        with pytest.raises(InputError, match="not enough space"):
+            state32.build(tmp_path / folder, splits=["val_id"], per_motion=64)
+    assert [str(p.relative_to(tmp_path)) for p in tmp_path.rglob("*")] == ["kept"]
+
+
 def test_missing_and_damaged_files(small_state32, tmp_path):
     with pytest.raises(InputError, match="make it with: newtongs data state32 --out"):
         state32.load(tmp_path, "val_id")
     whole = (small_state32 / "val_id.pt").read_bytes()
     for size in (0, 100, len(whole) // 2, len(whole) - 1):
         (tmp_path / "val_id.pt").write_bytes(whole[:size])
-        with pytest.raises(InputError, match="damaged or cut short"):
+        with pytest.raises(InputError, match=r"damaged or cut short.*--splits val_id --overwrite"):
             state32.load(tmp_path, "val_id")
+
+
+def test_a_file_where_a_folder_is_expected(small_state32):
+    file = small_state32 / "val_id.pt"
+    with pytest.raises(InputError, match=f"got the file {file}; name its folder: {small_state32}"):
+        state32.load(file, "val_id")
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"states": [[0.0]]}, "expected float32 states .*, got list"),
+        ({"states": torch.zeros(2, 3, 22)}, r"T >= 4, 22\), got torch.float32 \(2, 3, 22\)"),
+        ({"states": torch.zeros(2, 64, 22).double()}, "got torch.float64"),
+        (
+            {"states": torch.zeros(0, 64, 22), "motion_indices": torch.zeros(0).long()},
+            "0 motion in",
+        ),
+        ({"motion_indices": [0, 1]}, "expected 2 motion indices from 0 to 31, got list"),
+        ({"motion_indices": torch.zeros(2)}, "got torch.float32"),
+        ({"motion_indices": torch.zeros(3).long()}, r"got torch.int64 \(3,\)"),
+        ({"motion_indices": torch.tensor([0, -1])}, "from 0 to 31"),
+        ({"motion_indices": torch.tensor([0, 32])}, "from 0 to 31"),
+        ({"motion_type_names": [1, 2]}, "expected a list of motion names"),
+        ({"motion_type_names": "free_fall"}, "expected a list of motion names"),
+        ({"motion_type_names": 3}, "expected a list of motion names"),
+        ({"dt": "1/24"}, "expected a positive number of seconds dt, got '1/24'"),
+        ({"dt": 0.0}, "got 0.0"),
+        ({"dt": -1}, "got -1"),
+        ({"dt": float("nan")}, "got nan"),
+        ({"dt": float("inf")}, "got inf"),
+        ({"dt": torch.ones(2)}, "positive number of seconds dt"),
+    ],
+)
+def test_files_with_wrong_content(tmp_path, change, message):
+    content = {
+        "states": torch.zeros(2, 64, 22), "motion_indices": torch.zeros(2).int(), "dt": 1 / 24,
+        "motion_type_names": list(motions.names()), "split": "val_id",
+    }  # fmt: skip
+    torch.save(content, tmp_path / "val_id.pt")
+    assert state32.load(tmp_path, "val_id").motion_indices.dtype == torch.int64
+    torch.save({**content, **change}, tmp_path / "val_id.pt")
+    with pytest.raises(InputError, match=message) as error:
+        state32.load(tmp_path, "val_id")
+    assert "\n" not in str(error.value)
 
 
 def test_files_of_another_kind(tmp_path):
@@ -234,7 +454,7 @@ def test_files_of_another_kind(tmp_path):
     names = list(motions.names())
     content = {"motion_indices": torch.zeros(2).long(), "motion_type_names": names, "dt": 1 / 24}
     torch.save({**content, "split": "val_id", "states": torch.zeros(2, 64, 21)}, path)
-    with pytest.raises(InputError, match=r"expected float32 states \(N, T, 22\)"):
+    with pytest.raises(InputError, match=r"expected float32 states \(N, T >= 4, 22\)"):
         state32.load(path)
 
 
@@ -257,11 +477,13 @@ def test_nothing_is_unpickled(tmp_path, capfd):
         ({"splits": ["test"]}, "unknown split 'test'"),
         ({"splits": []}, "no split named"),
         ({"per_motion": 0}, "at least 1"),
+        ({"per_motion": 1, "device": "meta"}, "device 'meta' is not available"),
     ],
 )
 def test_bad_arguments(tmp_path, arguments, message):
     with pytest.raises(InputError, match=message):
-        state32.build(tmp_path, **arguments)
+        state32.build(tmp_path / "new", **arguments)
+    assert os.listdir(tmp_path) == []
 
 
 def test_a_file_in_the_way_of_the_folder(tmp_path):
@@ -271,5 +493,42 @@ def test_a_file_in_the_way_of_the_folder(tmp_path):
 
 
 def test_archive_holds_what_torch_writes(small_state32):
-    names = zipfile.ZipFile(small_state32 / "train.pt").namelist()
-    assert any(name.endswith("data.pkl") for name in names)
+    with zipfile.ZipFile(small_state32 / "train.pt") as archive:
+        assert any(name.endswith("data.pkl") for name in archive.namelist())
+
+
+def test_checksums_are_right(small_state32, tmp_path, monkeypatch):
+    """In one go and over several groups of shards; in the directory and behind the data."""
+    monkeypatch.setattr(state32, "BLOCK", 8)
+    (path,) = state32.build(tmp_path, splits=["val_id"], per_motion=64)
+    for file in (path, small_state32 / "train.pt"):
+        with zipfile.ZipFile(file) as archive:
+            assert archive.testzip() is None
+            infos = archive.infolist()
+        content = file.read_bytes()
+        for info in infos:
+            descriptor = b"PK\7\10" + info.CRC.to_bytes(4, "little")
+            assert content.count(descriptor + info.file_size.to_bytes(4, "little")) == 1
+
+
+def test_checksum_beyond_four_gigabytes(tmp_path):
+    """The archive is laid out, not filled: a sparse file of the training split's kind."""
+    states, index = torch.empty(800_000, 64, 22), torch.arange(800_000)
+    assert states.nbytes > 2**32
+    path = tmp_path / "large.pt"
+    with torch.serialization.skip_data():
+        torch.save({"states": states, "motion_indices": index}, path)
+    size = path.stat().st_size
+    crc = state32._write_at(path, state32._locate(path, index.nbytes).data, index)
+    state32._set_crc(path, index.nbytes, crc)
+    state32._set_crc(path, states.nbytes, 0x12345678)
+    assert path.stat().st_size == size
+    with zipfile.ZipFile(path) as archive:
+        stored = {info.file_size: info for info in archive.infolist()}
+        assert archive.read(stored[index.nbytes]) == index.numpy().tobytes()  # checks its sum
+    assert stored[states.nbytes].CRC == 0x12345678
+    with path.open("rb") as f:
+        f.seek(state32._locate(path, states.nbytes).data + states.nbytes)
+        assert f.read(16) == b"PK\7\10" + b"\x78\x56\x34\x12" + states.nbytes.to_bytes(8, "little")
+    loaded = torch.load(path, mmap=True, weights_only=True)
+    assert torch.equal(loaded["motion_indices"], index)

@@ -1,29 +1,40 @@
 """The command ``newtongs``: one subcommand a dataclass, whose fields are the flags."""
 
+import io
 import json
 import os
+import re
 import sys
 import tempfile
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, redirect_stderr
 from dataclasses import dataclass, fields
 from pathlib import Path
-from typing import Any, Literal, Protocol
+from typing import Any, ClassVar, Literal, Protocol
 
 import torch
 from rich.console import Console
-from rich.progress import BarColumn, Progress, TaskID, TextColumn, TimeRemainingColumn
+from rich.progress import (
+    BarColumn,
+    Progress,
+    ProgressColumn,
+    TaskID,
+    TextColumn,
+    TimeRemainingColumn,
+)
+from rich.text import Text
 from tyro.extras import SubcommandApp
 
 from .datasets import state32
 from .dynamics import GaussianNND
 from .dynamics.baselines import Predictor
-from .dynamics.weights import BRANCHES, load_model, load_pretrained, remove_branches
+from .dynamics.weights import load_model, load_pretrained, remove_branches
 from .errors import InputError
 from .evaluation import METHODS, Report, evaluate
-from .evaluation.figures import motion_gallery
 from .evaluation.evaluate import methods_by_name
+from .evaluation.figures import motion_gallery
 from .evaluation.tables import motion_table, split_table
+from .state import checked_device
 from .training import Interrupted, TrainConfig, train
 from .training.checkpoint import Position
 from .training.config import laptop
@@ -43,6 +54,9 @@ SplitName = Literal["train", "val_id", "val_ood"]
 class Command(Protocol):
     """A parsed subcommand."""
 
+    resumes: ClassVar[bool]
+    """Whether the same command goes on where an interrupted one stopped."""
+
     def run(self) -> None:
         """Do it."""
 
@@ -56,6 +70,7 @@ class DataState32:
     interrupted run goes on where it stopped when started again.
     """
 
+    resumes: ClassVar[bool] = True
     out: Path
     """Folder to write to."""
     per_motion: int | None = None
@@ -64,13 +79,15 @@ class DataState32:
     splits: tuple[SplitName, ...] = ("train", "val_id", "val_ood")
     """Which splits to make: training, same ranges, velocity-range shift."""
     overwrite: bool = False
-    """Replace finished files that hold another number of sequences."""
+    """Make every split anew, also one that is there and as asked for."""
     device: str = "cpu"
     """Where to compute: cpu or cuda. The data are the same up to rounding."""
 
     def run(self) -> None:
         """Build, and say what was written."""
-        with progress_bar() as advance:
+        # One thread: operations take a millisecond or so, and beside another busy process two
+        # threads wait for each other at every one of them.
+        with one_thread(), progress_bar() as advance:
             paths = state32.build(
                 self.out,
                 splits=self.splits,
@@ -92,6 +109,7 @@ class Evaluate:
     and the columns after it are diagnostics and are not ranked.
     """
 
+    resumes: ClassVar[bool] = False
     data: Path
     """State-32 folder, as made by `newtongs data state32`."""
     splits: tuple[SplitName, ...] = ("val_id", "val_ood")
@@ -117,6 +135,8 @@ class Evaluate:
     def run(self) -> None:
         """Evaluate, print, and write the JSON file."""
         device = checked_device(self.device)
+        if self.json is not None:
+            check_target(self.json)
         methods: dict[str, Predictor | None] = dict(methods_by_name(self.methods))
         if self.checkpoint is not None:
             model = find_model(self.checkpoint)
@@ -149,6 +169,7 @@ class Train(TrainConfig):
     torchrun.
     """
 
+    resumes: ClassVar[bool] = True
     preset: Literal["paper", "laptop"] = "paper"
     """paper: 100 epochs of 16 updates at 1e-4. laptop: minutes on two CPU cores; make its data
     with `newtongs data state32 --per-motion 256`."""
@@ -170,6 +191,7 @@ class Train(TrainConfig):
 class FigureMotions:
     """Draw trajectories of all 32 motion families in one picture."""
 
+    resumes: ClassVar[bool] = False
     out: Path = Path("state32.png")
     """Picture to write; the ending decides the format (png, svg, pdf)."""
     paths: int = 4
@@ -181,6 +203,7 @@ class FigureMotions:
         """Draw, and say where it is."""
         if self.paths < 1:
             raise InputError(f"paths must be at least 1, got {self.paths}")
+        check_target(self.out)
         print(f"picture written to {motion_gallery(self.out, paths=self.paths, seed=self.seed)}")
 
 
@@ -224,62 +247,119 @@ def write_json(path: Path, content: Any) -> None:
         raise InputError(f"cannot write {path}: {error.strerror}") from error
 
 
-def checked_device(name: str) -> torch.device:
-    """A device that exists here."""
+def check_target(path: Path) -> None:
+    """Find out before the work whether a file can be written there."""
+    if path.is_dir():  # also the empty name
+        raise InputError(f"cannot write {path}: it is a folder; name a file in it")
+    parent = next(p for p in path.absolute().parents if os.path.lexists(p))
+    if not (parent.is_dir() and os.access(parent, os.W_OK)):
+        raise InputError(f"cannot write {path}: {parent} is no folder that can be written to")
+
+
+@contextmanager
+def bars(*columns: ProgressColumn) -> Iterator[Callable[..., None]]:
+    """Bars on standard error, fed by calls of (name, done, total, further fields).
+
+    They are drawn from the first call on, so that an error before it stands alone, and only on a
+    terminal: in a log they would be noise.
+    """
+    console = Console(stderr=True)
+    drawn = Progress(*columns, console=console, disable=not console.is_terminal)
+    tasks: dict[str, TaskID] = {}
+
+    def advance(name: str, done: int, total: int, **shown: Any) -> None:
+        drawn.start()
+        if name not in tasks:
+            tasks[name] = drawn.add_task(name, total=total, completed=done, **shown)
+        drawn.update(tasks[name], completed=done, **shown)
+
     try:
-        device = torch.device(name)
-        torch.empty(0, device=device)
-    except (RuntimeError, AssertionError) as error:
-        raise InputError(f"device {name!r} is not available here; use cpu") from error
-    return device
+        yield advance
+    finally:
+        if tasks:
+            drawn.stop()
 
 
 @contextmanager
 def progress_bar() -> Iterator[state32.Progress]:
-    """A bar a split on standard error, fed by calls of (split, done, total)."""
-    columns = (
+    """A bar a split, fed by calls of (split, done, total)."""
+    with bars(
         TextColumn("{task.description:8}"), BarColumn(),
         TextColumn("{task.completed:>9,.0f}/{task.total:,.0f} sequences"), TimeRemainingColumn(),
-    )  # fmt: skip
-    with Progress(*columns, console=Console(stderr=True)) as bars:
-        tasks: dict[str, TaskID] = {}
-
-        def advance(name: str, done: int, total: int) -> None:
-            if name not in tasks:
-                tasks[name] = bars.add_task(name, total=total)
-            bars.update(tasks[name], completed=done)
-
+    ) as advance:  # fmt: skip
         yield advance
 
 
 @contextmanager
 def training_bar() -> Iterator[Callable[[Position, dict[str, float], TrainConfig], None]]:
     """A bar over all updates of a run, with the loss and the time left."""
-    columns = (
+    with bars(
         TextColumn("epoch {task.fields[epoch]:>3}"), BarColumn(),
         TextColumn("{task.completed:.0f}/{task.total:.0f} updates  loss {task.fields[loss]:.4f}"),
         TimeRemainingColumn(),
-    )  # fmt: skip
-    with Progress(*columns, console=Console(stderr=True)) as bars:
-        tasks: list[TaskID] = []
+    ) as draw:  # fmt: skip
 
         def advance(at: Position, terms: dict[str, float], config: TrainConfig) -> None:
             total = config.epochs * config.updates_per_epoch
             done = (at.epoch - 1) * config.updates_per_epoch + at.update
-            shown: dict[str, Any] = {"epoch": at.epoch, "loss": terms["total"]}
-            if not tasks:
-                tasks.append(bars.add_task("", total=total, completed=done, **shown))
-            bars.update(tasks[0], completed=done, **shown)
+            draw("", done, total, epoch=at.epoch, loss=terms["total"])
 
         yield advance
 
 
+@contextmanager
+def one_thread() -> Iterator[None]:
+    """Let torch compute on one thread."""
+    before = torch.get_num_threads()
+    torch.set_num_threads(1)
+    try:
+        yield
+    finally:
+        torch.set_num_threads(before)
+
+
+def parse(args: Sequence[str] | None) -> Command:
+    """The command that the words name; tyro's box about wrong words becomes one line."""
+    said = io.StringIO()
+    try:
+        with redirect_stderr(said):
+            return app.cli(
+                prog="newtongs", args=args, description="Make Gaussian-splatting objects move."
+            )
+    except SystemExit as stop:
+        if stop.code == USAGE_ERROR:
+            raise InputError(one_line(said.getvalue())) from None
+        raise
+
+
+def one_line(box: str) -> str:
+    """What tyro's box says, on one line: what is wrong, the near miss, where help is.
+
+    Rules cut the box into parts: the error, advice, the command for help.
+    """
+    rows = [row.strip("│| ") for row in Text.from_ansi(box).plain.splitlines()[1:-1]]
+    parts = re.split(r"\n[─-]{5,}\n", "\n".join(rows))
+    # An InputError of the configuration itself needs no name of a class before it.
+    said = [re.sub(r"^Error parsing [A-Z]\w+: ", "", parts[0].split("\n\n")[0])]
+    for words in (part.split() for part in parts[1:]):
+        match words[:3]:
+            case ["Perhaps", "you", "meant:"]:
+                said.append(f"did you mean {words[3]}?")
+            case ["For", "full", "helptext,"]:
+                said.append(f"see {' '.join(words[words.index('newtongs') :])}")
+            case ["Argument", "helptext:", _]:
+                pass
+            case _:
+                said.append(" ".join(words))
+    return "; ".join(f"{s[:1].lower()}{' '.join(s[1:].split())}".removesuffix(".") for s in said)
+
+
 def main(args: Sequence[str] | None = None) -> None:
     """Parse, run, and turn bad input into one line and exit code 2."""
+    resumes = False
     try:
-        command: Command = app.cli(
-            prog="newtongs", args=args, description="Make Gaussian-splatting objects move."
-        )
+        command = parse(args)
+        resumes = command.resumes
         command.run()
     except InputError as error:
         print(f"newtongs: {error}", file=sys.stderr)
@@ -288,7 +368,8 @@ def main(args: Sequence[str] | None = None) -> None:
         print(f"newtongs: {stop}; run the same command again to go on", file=sys.stderr)
         sys.exit(INTERRUPTED)
     except KeyboardInterrupt:
-        print("newtongs: stopped; run the same command again to go on", file=sys.stderr)
+        go_on = "; run the same command again to go on" if resumes else ""
+        print(f"newtongs: stopped{go_on}", file=sys.stderr)
         sys.exit(INTERRUPTED)
 
 

@@ -8,7 +8,8 @@ This is the only file that knows at which index a channel stands::
     m 1   mass     e 1  restitution     mu 1   tangential attenuation
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from typing import Any
 
 import numpy as np
@@ -18,6 +19,9 @@ from torch import Tensor
 from . import rotations
 from .errors import InputError
 from .types import Quat, StateTensor, Vec3
+
+# What a caller may hand over for a state: see as_tensor.
+StateLike = Tensor | np.ndarray | Sequence[Any]
 
 LAYOUT = {
     "p": slice(0, 3),
@@ -52,7 +56,7 @@ class State:
     __slots__ = ("z",)
 
     def __init__(self, z: StateTensor) -> None:
-        if z.shape[-1] != DIM:
+        if z.shape[-1:] != (DIM,):
             raise InputError(
                 f"a state has {DIM} channels in its last dimension, got {tuple(z.shape)}"
             )
@@ -125,12 +129,10 @@ def make(**fields: Tensor | Sequence[float] | float) -> StateTensor:
     unknown = fields.keys() - LAYOUT.keys()
     if unknown:
         raise InputError(f"a state has no field {min(unknown)!r}; fields: {', '.join(LAYOUT)}")
-    parts = {k: _field(k, x) for k, x in {**rest, **DEFAULT_MATERIAL, **fields}.items()}
-    shape = torch.broadcast_shapes(*(x.shape[:-1] for x in parts.values()))
-    return torch.cat([parts[k].expand(*shape, -1) for k in LAYOUT], dim=-1)
+    return _join({k: _field(k, x) for k, x in {**rest, **DEFAULT_MATERIAL, **fields}.items()})
 
 
-def replace(z: StateTensor, **fields: Tensor | Sequence[float] | float | None) -> StateTensor:
+def replace(z: StateLike, **fields: Tensor | Sequence[float] | float | None) -> StateTensor:
     """A copy of ``z`` with some fields overwritten; ``None`` leaves a field as it is.
 
     Leading dimensions broadcast: one state and ``B`` velocities make ``B`` states.
@@ -138,15 +140,24 @@ def replace(z: StateTensor, **fields: Tensor | Sequence[float] | float | None) -
     unknown = fields.keys() - LAYOUT.keys()
     if unknown:
         raise InputError(f"a state has no field {min(unknown)!r}; fields: {', '.join(LAYOUT)}")
-    parts = {k: z[..., channels] for k, channels in LAYOUT.items()}
-    parts |= {k: _field(k, x).to(z) for k, x in fields.items() if x is not None}
-    shape = torch.broadcast_shapes(*(x.shape[:-1] for x in parts.values()))
+    z = as_tensor(z, "state")
+    parts = {k: getattr(State(z), k) for k in LAYOUT}
+    return _join(parts | {k: _field(k, x).to(z) for k, x in fields.items() if x is not None})
+
+
+def _join(parts: Mapping[str, Tensor]) -> StateTensor:
+    """One state tensor of fields whose leading dimensions broadcast."""
+    try:
+        shape = torch.broadcast_shapes(*(x.shape[:-1] for x in parts.values()))
+    except RuntimeError as error:
+        given = ", ".join(f"{k} {tuple(x.shape)}" for k, x in parts.items() if x.dim() > 1)
+        raise InputError(f"leading dimensions of the fields must agree, got {given}") from error
     return torch.cat([parts[k].expand(*shape, -1) for k in LAYOUT], dim=-1)
 
 
 def _field(name: str, value: Any) -> Tensor:
     """A float tensor whose last dimension has the field's width; a scalar field may omit it."""
-    x = torch.as_tensor(value, dtype=None if isinstance(value, Tensor) else torch.float32)
+    x = as_tensor(value, f"field {name!r}")
     width = LAYOUT[name].stop - LAYOUT[name].start
     if width == 1 and (x.dim() == 0 or x.shape[-1] != 1):
         x = x.unsqueeze(-1)
@@ -171,12 +182,22 @@ def project(z: StateTensor) -> StateTensor:
     )
 
 
-def as_states(data: Tensor | np.ndarray, *, name: str = "states") -> StateTensor:
+def as_tensor(x: StateLike, name: str) -> Tensor:
+    """A floating-point tensor as it is; arrays, lists and whole numbers as float32."""
+    if isinstance(x, Tensor) and x.is_floating_point():
+        return x
+    try:
+        return torch.as_tensor(x, dtype=torch.float32)
+    except (TypeError, ValueError, RuntimeError) as error:  # strings, ragged lists, objects
+        raise InputError(f"{name}: expected an array of numbers, got {type(x).__name__}") from error
+
+
+def as_states(data: StateLike, *, name: str = "states") -> StateTensor:
     """Sequences ``(T, C)`` or ``(B, T, C)`` to contiguous float32 ``(B, T, 22)``.
 
     The first 22 of ``C >= 22`` channels are kept; nothing is centred or standardised.
     """
-    x = torch.as_tensor(data)
+    x = as_tensor(data, name)
     if x.dim() not in (2, 3) or x.shape[-1] < DIM:
         raise InputError(
             f"{name}: expected shape (T, C) or (B, T, C) with C >= {DIM}, got {tuple(x.shape)}"
@@ -186,13 +207,33 @@ def as_states(data: Tensor | np.ndarray, *, name: str = "states") -> StateTensor
     return x if x.dim() == 3 else x.unsqueeze(0)
 
 
-def require_finite(z: StateTensor, name: str) -> None:
-    """Raise one line that names the first NaN or infinite channel."""
+def require_finite(z: StateTensor, name: str, *, first: int = 0) -> None:
+    """Raise one line that names the first NaN or infinite channel.
+
+    ``first`` is the index of the first row where ``z`` is a part of something larger.
+    """
     # A sum is finite when every term is, at one pass over the data; only look closer when not.
     if torch.isfinite(z.sum()) or torch.isfinite(z).all():
         return
     where = torch.nonzero(~torch.isfinite(z))[0].tolist()
+    value = z[tuple(where)].item()
+    where[0] += first
     raise InputError(
-        f"{name}: channel {CHANNELS[where[-1]]} at index {tuple(where[:-1])} is "
-        f"{z[tuple(where)].item()}; every channel must be a finite number"
+        f"{name}: channel {CHANNELS[where[-1]]} at index {tuple(where[:-1])} is {value}; "
+        "every channel must be a finite number"
     )
+
+
+def checked_device(device: torch.device | str) -> torch.device:
+    """A device that exists here: cpu, cuda, cuda:N or mps."""
+    count: dict[str, Callable[[], int]] = {
+        "cpu": lambda: 1,
+        "cuda": torch.cuda.device_count,
+        "mps": lambda: int(torch.backends.mps.is_available()),
+    }
+    with suppress(RuntimeError):  # torch knows no such name
+        chosen = torch.device(device)
+        if chosen.type in count and (chosen.index or 0) < count[chosen.type]():
+            return chosen
+    here = " or ".join(kind for kind, number in count.items() if number())
+    raise InputError(f"device {str(device)!r} is not available here; use {here}")

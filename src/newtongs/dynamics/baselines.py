@@ -31,12 +31,14 @@ def hold_z0(z0: StateTensor, times: Times) -> StateTensor:
 
 def const_vel_se3(z0: StateTensor, times: Times) -> StateTensor:
     """Extrapolate position, orientation and scale with their initial rates."""
+    z0 = check_initial(z0)
     t = _elapsed(times, z0)
     return _extrapolate(z0, reach=t, remaining=torch.ones_like(t))
 
 
 def damped_vel_se3(z0: StateTensor, times: Times) -> StateTensor:
     """The same with rates that decay as ``d(t) = exp(-0.35 t)``."""
+    z0 = check_initial(z0)
     d = torch.exp(-DAMPING * _elapsed(times, z0))
     return _extrapolate(z0, reach=(1 - d) / DAMPING, remaining=d)
 
@@ -49,7 +51,7 @@ def _elapsed(times: Times, z0: StateTensor) -> Tensor:
 
 def _extrapolate(z0: StateTensor, reach: Tensor, remaining: Tensor) -> StateTensor:
     """Rates held for ``reach`` seconds, of which the fraction ``remaining`` is left; ``(T, 1)``."""
-    x = State(project(check_initial(z0)).unsqueeze(-2))
+    x = State(project(z0).unsqueeze(-2))
     shape = (*z0.shape[:-1], len(reach), -1)
     turn = rotations.from_axis_angle(
         x.w.expand(shape), (reach * torch.linalg.vector_norm(x.w, dim=-1, keepdim=True)).squeeze(-1)

@@ -21,7 +21,7 @@ from torch import Tensor, nn
 
 from ..errors import InputError
 from ..rotations import NORM_FLOOR
-from ..state import DIM, LAYOUT, MASS_FLOOR, SCALE_FLOOR, project
+from ..state import DIM, LAYOUT, MASS_FLOOR, SCALE_FLOOR, StateLike, project
 from ..types import GRAVITY, StateTensor, Times
 from .floor import RADIUS_FLOOR
 from .gaussian_nnd import GaussianNND
@@ -68,27 +68,25 @@ class Plain(NamedTuple):
 
 
 @torch.no_grad()
-def rollout_cpu(model: GaussianNND, z0: StateTensor, times: Times | Sequence[float]) -> StateTensor:
+def rollout_cpu(model: GaussianNND, z0: StateLike, times: Times | Sequence[float]) -> StateTensor:
     """States ``(..., T, 22)`` at ``times``: ``model.rollout(z0, times)`` without its gradient.
 
     Model and ``z0`` ``(..., 22)`` are float32 on the CPU. Rows are shared among
     ``torch.get_num_threads()`` threads.
     """
-    first = project(check_initial(z0))
-    steps = intervals(times)
+    z0, dt = check_initial(z0), intervals(times)
     for x in (z0, model.c_v):
         if x.dtype != torch.float32 or x.device.type != "cpu":
             raise InputError(
                 f"the fast CPU rollout takes a float32 model and z0 on the CPU, got {x.dtype} on "
                 f"{x.device}; use model.rollout"
             )
-    n = np.array([substeps(dt, model.config.max_dt) for dt in steps], np.int64)
-    h = np.array(steps, np.float64) / n
-    z = first.reshape(-1, DIM)
-    out = torch.empty(len(z), len(n) + 1, DIM)
+    n = np.array([substeps(t, model.config.max_dt) for t in dt], np.int64)
+    z = project(z0).reshape(-1, DIM).contiguous()
+    out = torch.empty(len(z), len(dt) + 1, DIM)
     out[:, 0] = z
-    _share(z.numpy(), n, h, _plain(model), out.numpy())
-    return out.reshape(*z0.shape[:-1], len(n) + 1, DIM)
+    _share(z.numpy(), n, np.array(dt) / n, _plain(model), out.numpy())
+    return out.reshape(*z0.shape[:-1], len(dt) + 1, DIM)
 
 
 def _plain(model: GaussianNND) -> Plain:
@@ -130,8 +128,8 @@ def _padded(x: Tensor) -> Array:
 def _share(z: Array, n: npt.NDArray[Any], h: npt.NDArray[Any], model: Plain, out: Array) -> None:
     """Roll the rows out on several threads; compiled code does not hold the interpreter's lock.
 
-    Not numba's own threads: their pure fallback kills the process when two Python threads (a
-    studio's) enter it at once, and compiling for them takes much longer.
+    Not numba's own threads: where neither TBB nor OpenMP is found, they abort the process when two
+    Python threads (a studio's) use them at once.
     """
     threads = min(torch.get_num_threads(), len(z))
     if threads <= 1:

@@ -100,7 +100,7 @@ class FusedNetwork:
         return (-(-self.rows // self.blocks[direction]["ROWS"]),)
 
     def activations(self) -> Tensor:
-        """Room for what ``slots`` forward calls of the deep network keep: (2, slots, rows, hidden)."""
+        """Room for what ``slots`` calls of the deep network keep: (2, slots, rows, hidden)."""
         shape = (2, self.slots, self.padded_rows, self.hidden)
         make = torch.empty if self.padded_rows == self.rows else torch.zeros
         return make(shape, dtype=torch.float16, device=self.device)
@@ -153,9 +153,11 @@ class FusedNetwork:
             widths = {"x": INPUTS, "h": self.hidden, "d1": self.hidden, "d_out": OUTPUTS}
             if self.deep:
                 widths["d2"] = self.hidden
-            half = {"dtype": torch.float16, "device": self.device}
             self.factors = {
-                k: torch.zeros(self.slots, self.padded_rows, w, **half) for k, w in widths.items()
+                k: torch.zeros(
+                    self.slots, self.padded_rows, w, dtype=torch.float16, device=self.device
+                )
+                for k, w in widths.items()
             }
             (blocks,) = self._grid("top" if self.deep else "backward")
             width = OUTPUTS + (self.hidden if self.deep else 0)
@@ -223,7 +225,7 @@ class FusedRollout:
     """
 
     def __init__(
-        self, model: GaussianNND, times: Times, *, rows: int, passes: int = 2, scale: float = 1.0
+        self, model: GaussianNND, times: Times, *, rows: int, passes: int = 3, scale: float = 1.0
     ) -> None:
         self.model, self.rows = model, rows
         common = {"rows": rows, "passes": passes, "scale": scale}
@@ -261,8 +263,7 @@ class FusedRollout:
             [m.c_v.abs(), m.c_w.abs(), m.k_s.abs(), m.c_s.abs(), m.alpha, m.alpha_imp]
         )
         if torch.is_grad_enabled() and scalars.requires_grad:
-            out: Tensor = _Rollout.apply(scalars, z0, self)
-            return out
+            return _Rollout.apply(scalars, z0, self)  # type: ignore[no-untyped-call]
         return self.run(z0, scalars.detach())[0]
 
     def run(
@@ -350,14 +351,14 @@ class _Rollout(torch.autograd.Function):
     """Puts a fused rollout into the autograd graph of the scalars."""
 
     @staticmethod
-    def forward(ctx: Any, c: Tensor, z0: Tensor, rollout: FusedRollout) -> Tensor:  # type: ignore[override]
+    def forward(ctx: Any, c: Tensor, z0: Tensor, rollout: FusedRollout) -> Tensor:
         frames, ctx.tape = rollout.run(z0, c, save=True)
         ctx.rollout = rollout
         ctx.save_for_backward(c)
         return frames
 
     @staticmethod
-    def backward(ctx: Any, g: Tensor) -> tuple[Tensor, None, None]:  # type: ignore[override]
+    def backward(ctx: Any, g: Tensor) -> tuple[Tensor, None, None]:
         (c,) = ctx.saved_tensors
         gradient = ctx.rollout.gradient(c, ctx.tape, g)
         ctx.tape = None

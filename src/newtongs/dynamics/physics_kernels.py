@@ -1,12 +1,13 @@
 """Triton kernels of what stands between two network evaluations, one thread an object.
 
-Forward they are ``analytic.rates``, ``state.project``, ``floor.gap`` and ``floor.jump``; backward their
-adjoints, worked out by hand. Mass, restitution and attenuation come from the initial state alone,
-so no gradient is carried for them: an adjoint has the 19 channels before them.
+Forward they are ``analytic.rates``, ``state.project``, ``floor.gap`` and ``floor.jump``; backward
+their adjoints, worked out by hand. Mass, restitution and attenuation come from the initial state
+alone, so no gradient is carried for them: an adjoint has the 19 channels before them.
 
 States are stored channel by channel, (22, rows), so that neighbouring threads read neighbouring
-numbers; in a kernel a state is a tuple of its 22 channels in the order of ``state.LAYOUT``. The learned scalars stand at
-``c``: |c_v|, |c_w|, |k_s|, |c_s|, alpha, alpha_imp; their gradients are summed per block of rows.
+numbers; in a kernel a state is a tuple of its 22 channels in the order of ``state.LAYOUT``. The
+learned scalars stand at ``c``: |c_v|, |c_w|, |k_s|, |c_s|, alpha, alpha_imp; their gradients are
+summed per block of rows.
 """
 
 import triton
@@ -180,7 +181,7 @@ def stage_forward(
     z_ptr, x_ptr, r_ptr, sum_in, sum_out, next_ptr, c, n, h, ahead, weight,
     FIRST: tl.constexpr, ROWS: tl.constexpr,
 ):  # fmt: skip
-    """RK4 stages 1 to 3: ``sum + weight k`` and the next stage's state ``project(z + ahead h k)``."""
+    """RK4 stages 1 to 3: ``sum + weight k`` and the next state ``project(z + ahead h k)``."""
     rows = tl.program_id(0) * ROWS + tl.arange(0, ROWS)
     inside = rows < n
     z = _load(z_ptr, rows, n, 22)

@@ -16,7 +16,6 @@ from .. import __version__
 from ..errors import InputError
 from .gaussian_nnd import GaussianNND, NNDConfig
 
-PRETRAINED_SEEDS = (7301, 7302, 7303)
 BRANCHES = {"continuous": "f_theta", "contact": "h_phi"}
 _DESCRIPTION = "newtongs"
 
@@ -84,9 +83,11 @@ def load_model(path: Path | str) -> GaussianNND:
 
 def load_pretrained(seed: int = 7301) -> GaussianNND:
     """The model trained on State-32 at the paper's size with the given seed."""
-    if seed not in PRETRAINED_SEEDS:
-        raise InputError(f"no pretrained model with seed {seed}; seeds: {PRETRAINED_SEEDS}")
-    path = Path(str(files("newtongs").joinpath("checkpoints", f"state32_seed{seed}.safetensors")))
+    folder = Path(str(files("newtongs").joinpath("checkpoints")))
+    path = folder / f"state32_seed{seed}.safetensors"
+    if not path.is_file():
+        shipped = sorted(p.stem.removeprefix("state32_seed") for p in folder.glob("*.safetensors"))
+        raise InputError(f"no pretrained model with seed {seed}; seeds: {', '.join(shipped)}")
     return load_model(path)
 
 

@@ -5,11 +5,13 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
 import torch
+from torch import Tensor
 
 from ..datasets import state32
 from ..dynamics.baselines import BASELINES, Predictor, get_baseline
 from ..errors import InputError, unknown_name
-from ..state import require_finite
+from ..state import DIM, checked_device, require_finite
+from ..types import StateTensor
 from .metrics import MetricSums
 from .pis3d import PisSums
 
@@ -50,9 +52,14 @@ def evaluate(
     if not 1 <= batch_size <= MAX_BATCH:
         raise InputError(f"batch size must be between 1 and {MAX_BATCH:,}, got {batch_size}")
     predictors = dict(methods) if isinstance(methods, Mapping) else methods_by_name(methods)
+    if not predictors:
+        raise InputError("no method given; expected at least one predictor by name")
+    if not splits:
+        raise InputError(f"no split named; known: {', '.join(state32.SPLITS)}")
+    device = checked_device(device)
     opened = {name: _open(data, name) for name in splits}
     return {
-        name: _evaluate_split(split, predictors, batch_size, torch.device(device), progress)
+        name: _evaluate_split(split, predictors, batch_size, device, progress)
         for name, split in opened.items()
     }
 
@@ -87,24 +94,47 @@ def _evaluate_split(
     sums = {m: (MetricSums(len(names)), PisSums(names, split.dt)) for m in predictors}
     done = 0
     for states, motion in split.batches(batch_size):
-        require_finite(states, str(split.path))
+        require_finite(states, str(split.path), first=done)
         target = states.to(device)
         for method, predict in predictors.items():
-            predicted = target if predict is None else predict(target[:, 0], times)
+            predicted = target
+            if predict is not None:
+                # Copies: a predictor that works in place must not change what it is measured by.
+                predicted = predict(target[:, 0].clone(), times.clone())
+                _check_prediction(predicted, target, method, done)
             metrics, pis = sums[method]
             metrics.add(predicted, target, motion)
             pis.add(predicted, motion)
         done += len(states)
         if progress:
             progress(split.split, done, len(split))
-    return {method: _report(names, *pair) for method, pair in sums.items()}
+    return {method: _report(method, names, *pair) for method, pair in sums.items()}
 
 
-def _report(names: Sequence[str], metrics: MetricSums, pis: PisSums) -> MethodReport:
+def _check_prediction(predicted: object, target: StateTensor, method: str, first: int) -> None:
+    """Raise one line on a prediction that cannot be measured; ``first`` is its first sequence."""
+    if not isinstance(predicted, Tensor) or not predicted.is_floating_point():
+        raise InputError(
+            f"method {method!r}: expected a tensor of states, got {type(predicted).__name__}"
+        )
+    if predicted.shape != target.shape:
+        raise InputError(
+            f"method {method!r}: expected states (B, T, {DIM}) = {tuple(target.shape)}, "
+            f"got {tuple(predicted.shape)}"
+        )
+    if predicted.device != target.device:
+        raise InputError(
+            f"method {method!r}: expected states on {target.device} as z0 is, "
+            f"got {predicted.device}"
+        )
+    require_finite(predicted, f"method {method!r}", first=first)
+
+
+def _report(method: str, names: Sequence[str], metrics: MetricSums, pis: PisSums) -> MethodReport:
     present = [i for i, n in enumerate(pis.count) if n]
     per_motion = {names[i]: {**metrics.motion(i), "pis3d": pis.motion(i)} for i in present}
     report: MethodReport = {**metrics.total(), "pis3d": pis.total(), "per_motion": per_motion}
     bad = next((k for k, x in report.items() if isinstance(x, float) and math.isnan(x)), None)
     if bad is not None:
-        raise InputError(f"a prediction is not a number: {bad} cannot be computed")
+        raise InputError(f"method {method!r}: predictions too large, {bad} cannot be computed")
     return report

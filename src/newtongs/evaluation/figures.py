@@ -1,6 +1,7 @@
 """Pictures of State-32."""
 
 import math
+from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -102,11 +103,14 @@ def motion_gallery(path: Path | str, *, paths: int = 4, seed: int = 7301) -> Pat
 
 def save_figure(figure: Any, path: Path) -> None:
     """Write a figure under a temporary name first."""
-    path.parent.mkdir(parents=True, exist_ok=True)
+    if path.is_dir():  # also the empty name
+        raise InputError(f"cannot write picture {path}: it is a folder; name a file in it")
     part = path.with_name(f".{path.name}.part")
     try:
+        path.parent.mkdir(parents=True, exist_ok=True)
         figure.savefig(part, dpi=110, format=path.suffix.lstrip(".") or "png")
         part.replace(path)
     except (OSError, ValueError) as error:
-        part.unlink(missing_ok=True)
+        with suppress(OSError):
+            part.unlink()
         raise InputError(f"cannot write picture {path}: {error}") from error

@@ -6,6 +6,7 @@ from functools import cache
 from importlib.resources import files
 from typing import Any
 
+from rich.markup import escape
 from rich.table import Table
 
 from .evaluate import ORACLE, MethodReport, Report
@@ -53,10 +54,15 @@ def split_table(report: Report, split: str, *, compare: bool = False) -> Table:
     published = paper()["state32"].get(split, {}) if compare else {}
     for name, scores in methods.items():
         cells = [_cell(c, scores[c], name in best.get(c, ())) for c in columns]
-        table.add_row(LABELS.get(name, name), *cells, end_section=False)
+        table.add_row(label(name), *cells, end_section=False)
         if name in published:
             table.add_row("", *[_deviation(c, scores[c], published[name][c]) for c in columns])
     return table
+
+
+def label(method: str) -> str:
+    """A method as tables print it; a name of one's own is not read as markup."""
+    return LABELS.get(method) or escape(method)
 
 
 def _lowest(methods: Mapping[str, MethodReport]) -> dict[str, set[str]]:
@@ -90,7 +96,7 @@ def motion_table(report: Report, split: str, *, compare: bool = False) -> Table:
     table = Table(title=f"Traj per motion, State-32 {split}", title_justify="left")
     table.add_column("Motion", no_wrap=True)
     for name in methods:
-        table.add_column(LABELS.get(name, name).removesuffix("-SE(3)"), justify="right")
+        table.add_column(label(name).removesuffix("-SE(3)"), justify="right")
         if compare and name in paper_motion_methods():
             table.add_column("paper", justify="right")
     for motion in motions_of(methods):
@@ -99,10 +105,15 @@ def motion_table(report: Report, split: str, *, compare: bool = False) -> Table:
             traj = _per_motion(scores)[motion]["traj"]
             cells.append(f"{traj:.4f}")
             if compare and name in paper_motion_methods():
-                published = paper()["per_motion_traj"][motion][split][name]
-                cells.append(f"{published:.3f} {100 * (traj / published - 1):+.2f}%")
-        table.add_row(motion, *cells)
+                cells.append(_motion_deviation(traj, motion, split, name))
+        table.add_row(escape(motion), *cells)
     return table
+
+
+def _motion_deviation(traj: float, motion: str, split: str, method: str) -> str:
+    """The paper's figure and our deviation from it; nothing where the paper prints none."""
+    published = paper()["per_motion_traj"].get(motion, {}).get(split, {}).get(method)
+    return f"{published:.3f} {100 * (traj / published - 1):+.2f}%" if published else ""
 
 
 def paper_motion_methods() -> tuple[str, ...]:

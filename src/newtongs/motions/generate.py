@@ -1,5 +1,6 @@
 """From a family's name and a seed to labelled state sequences."""
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -10,7 +11,7 @@ from torch import Tensor
 
 from .. import rotations
 from ..errors import InputError
-from ..state import DIM, State
+from ..state import DIM, State, checked_device
 from ..types import StateTensor
 from . import registry
 from .operators import Events, Path, centered, length
@@ -110,8 +111,9 @@ def generate_blocks(
         raise InputError(f"n must be at least 1, got {min((n for n, _ in blocks), default=0)}")
     if frames < 4:
         raise InputError(f"a sequence needs at least 4 frames, got {frames}")
-    if not dt > 0:
-        raise InputError(f"dt must be positive, got {dt}")
+    if not 0 < dt < math.inf:
+        raise InputError(f"dt must be a positive number of seconds, got {dt}")
+    device = checked_device(device)
     ranges = ranges or (VELOCITY_SHIFT if ood else IN_DISTRIBUTION)
     uniforms = torch.cat([_uniforms(n, seed, stream, chosen.index) for n, seed in blocks])
     z = draw(uniforms.to(device), ranges, chosen.height)

@@ -1,9 +1,11 @@
 """Training Gaussian-NND on State-32, top to bottom (the paper's optimisation table).
 
-AdamW, cosine schedule over the epochs, 16 updates an epoch on a permutation seeded ``seed + epoch``,
-float32, no clipping. Evaluated on the complete ``val_id`` objective at epoch 1 and every fifth.
+AdamW, cosine schedule over the epochs, 16 updates an epoch on a permutation seeded with
+``seed + epoch``, float32, no clipping. Evaluated on the complete ``val_id`` objective at epoch 1
+and every fifth.
 """
 
+import math
 import random
 import signal
 import time
@@ -24,7 +26,7 @@ from ..dynamics import GaussianNND
 from ..errors import InputError
 from .checkpoint import Position, RunFolder, resume_run, save_run, save_weights
 from .config import TrainConfig
-from .loss import objective
+from .loss import objective, term_names
 from .ranks import Ranks, ranks
 from .update import Update, make_update
 
@@ -69,6 +71,13 @@ def train(config: TrainConfig, *, progress: Progress | None = None) -> Path:
                 chosen = order[at.update * batch :][:batch]
                 optimizer.zero_grad(set_to_none=False)
                 terms = update(rows[group.share(chosen)], len(chosen))
+                terms["gradient"] = gradient_norm(model)
+                if not math.isfinite(terms["total"] + terms["gradient"]):
+                    raise InputError(
+                        f"loss {terms['total']} and gradient {terms['gradient']} at epoch "
+                        f"{at.epoch}, update {at.update + 1} are no numbers; "
+                        f"{folder.last} is the run before it"
+                    )
                 optimizer.step()
                 at.update += 1
                 at.sums = {k: at.sums.get(k, 0.0) + x for k, x in terms.items()}
@@ -96,6 +105,12 @@ def train(config: TrainConfig, *, progress: Progress | None = None) -> Path:
             at.epoch, at.update, at.sums = at.epoch + 1, 0, {}
             save()
     return folder.best
+
+
+def gradient_norm(model: GaussianNND) -> float:
+    """Euclidean norm over all parameters; watched, never clipped."""
+    gradients = [p.grad for p in model.parameters() if p.grad is not None]
+    return float(torch.nn.utils.get_total_norm(gradients))
 
 
 def is_checkpoint(epoch: int, config: TrainConfig) -> bool:
@@ -142,17 +157,15 @@ class Rows:
 def evaluate_objective(
     model: GaussianNND, val: state32.State32, config: TrainConfig, group: Ranks, update: Update
 ) -> dict[str, float]:
-    """The complete objective on a split; ranks share the batches."""
-    sums: dict[str, Tensor] = {}
-    for i, (states, _) in enumerate(val.batches(EVALUATION_BATCH[group.device.type])):
-        if i % group.size == group.rank:
-            target = states.to(group.device)
+    """The complete objective on a split; ranks share the rows of every batch."""
+    names = term_names(config.loss)
+    sums = torch.zeros(len(names), dtype=torch.float64, device=group.device)
+    for states, _ in val.batches(EVALUATION_BATCH[group.device.type]):
+        target = group.share(states).to(group.device)
+        if len(target):
             terms = objective(update.predict(target[:, 0]), target, config.loss)
-            for name, x in terms.items():
-                sums[name] = sums.get(name, 0.0) + x.double() * len(states)
-    names = sorted(sums) or []
-    total = group.sum(torch.stack([sums[k] for k in names]))
-    return dict(zip(names, (total / len(val)).tolist(), strict=True))
+            sums += torch.stack([terms[name] for name in names]).double() * len(target)
+    return dict(zip(names, (group.sum(sums) / len(val)).tolist(), strict=True))
 
 
 def make_folder(path: Path) -> None:
@@ -181,7 +194,7 @@ def stop_flag() -> Iterator[Callable[[], bool]]:
 
     def handle(number: int, _frame: object) -> None:
         caught.append(number)
-        signal.signal(number, previous[number])
+        signal.signal(number, previous[signal.Signals(number)])
 
     try:
         previous = {n: signal.signal(n, handle) for n in (signal.SIGINT, signal.SIGTERM)}

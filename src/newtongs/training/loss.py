@@ -37,6 +37,12 @@ def objective(
     return terms
 
 
+def term_names(weights: LossWeights) -> list[str]:
+    """Names of the terms that :func:`objective` returns, in its order."""
+    material = ["material"] if weights.material else []
+    return ["p", "v", "w", "s", "u", "q", "penetration", "smooth", *material, "total"]
+
+
 def _curvature(x: Tensor) -> Tensor:
     """Mean squared second difference over time of ``(B, T, 3)``."""
     return (x[:, 2:] - 2 * x[:, 1:-1] + x[:, :-2]).square().mean()

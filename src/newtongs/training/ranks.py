@@ -12,7 +12,7 @@ from torch import Tensor
 
 @dataclass(frozen=True)
 class Ranks:
-    """This process's place among ``size`` equal ones."""
+    """A process's place among ``size`` equal ones."""
 
     rank: int
     size: int
@@ -24,7 +24,7 @@ class Ranks:
         return self.rank == 0
 
     def share(self, rows: Tensor) -> Tensor:
-        """This rank's part of a global batch; every row goes to exactly one rank."""
+        """The rank's part of a global batch; every row goes to exactly one rank."""
         return rows[self.rank :: self.size]
 
     def sum(self, x: Tensor) -> Tensor:

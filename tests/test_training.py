@@ -1,0 +1,324 @@
+"""The objective against a slow loop, and runs that survive every kind of interruption."""
+
+import json
+import math
+import os
+import signal
+import subprocess
+import sys
+import time
+
+import numpy as np
+import pytest
+import torch
+
+from newtongs import GaussianNND, NNDConfig, load_model, load_pretrained, motions
+from newtongs.dynamics.weights import load_tensors, remove_branches
+from newtongs.errors import InputError
+from newtongs.state import LAYOUT
+from newtongs.training import LossWeights, TrainConfig, objective, train
+from newtongs.training.checkpoint import identity
+from newtongs.training.loop import permutation
+from newtongs.training.loss import term_names
+
+SMALL = NNDConfig(hidden=16)
+
+
+@pytest.fixture(scope="module")
+def data(tmp_path_factory):
+    """Two sequences of each motion, eight frames long."""
+    folder = tmp_path_factory.mktemp("short")
+    names = list(motions.names())
+    for split, seed in (("train", 1), ("val_id", 2)):
+        states = [motions.generate(name, 2, seed=seed).states[:, :8] for name in names]
+        content = {
+            "states": torch.cat(states).contiguous(),
+            "motion_indices": torch.arange(32).repeat_interleave(2),
+            "motion_type_names": names,
+            "dt": 1 / 24,
+            "split": split,
+        }
+        torch.save(content, folder / f"{split}.pt")
+    return folder
+
+
+def config(data, out, **changes):
+    settings = {"epochs": 3, "updates_per_epoch": 4, "lr": 2e-3, "checkpoint_every": 2}
+    return TrainConfig(data=data, out=out, model=SMALL, **{**settings, **changes})
+
+
+# --- objective -----------------------------------------------------------------------------------
+
+
+def test_objective_against_a_slow_loop():
+    g = torch.Generator().manual_seed(0)
+    predicted, target = (torch.randn(3, 5, 22, generator=g, dtype=torch.float64) for _ in range(2))
+    p, t = predicted.numpy(), target.numpy()
+    terms = dict.fromkeys(("p", "v", "w", "s", "u", "q", "penetration", "material"), 0.0)
+    for b in range(3):
+        for k in range(5):
+            for name in ("p", "v", "w", "s", "u"):
+                d = p[b, k, LAYOUT[name]] - t[b, k, LAYOUT[name]]
+                terms[name] += (d @ d) / (3 * 5 * 3)
+            a, c = (x[b, k, LAYOUT["q"]] / np.linalg.norm(x[b, k, LAYOUT["q"]]) for x in (p, t))
+            terms["q"] += (1 - abs(a @ c) ** 2) / 15
+            terms["penetration"] += max(0.0, abs(p[b, k, 14]) - p[b, k, 1]) ** 2 / 15
+            material = p[b, k, 19:] - t[b, k, 19:]
+            terms["material"] += (material @ material) / (3 * 5 * 3)
+    curvature = {
+        name: np.mean((x[:, 2:] - 2 * x[:, 1:-1] + x[:, :-2]) ** 2)
+        for name, x in ((n, p[..., LAYOUT[n]]) for n in ("p", "s"))
+    }
+    terms["smooth"] = curvature["p"] + 0.1 * curvature["s"]
+    weights = {"p": 1, "q": 0.25, "v": 0.5, "w": 0.2, "s": 0.2, "u": 0.1}
+    weights |= {"penetration": 0.05, "smooth": 0.01}
+    total = sum(weight * terms[name] for name, weight in weights.items())
+    ours = objective(predicted, target, LossWeights())
+    assert list(ours) == term_names(LossWeights())
+    for name in weights:
+        assert ours[name].item() == pytest.approx(terms[name], rel=1e-12), name
+    assert ours["total"].item() == pytest.approx(total, rel=1e-12)
+    heavy = objective(predicted, target, LossWeights(material=2.0))
+    assert heavy["total"].item() == pytest.approx(total + 2 * terms["material"], rel=1e-12)
+
+
+def test_objective_is_blind_to_the_sign_of_a_quaternion():
+    z = motions.generate("tumbling_fall", 4, seed=1).states
+    flipped = z.clone()
+    flipped[..., LAYOUT["q"]] *= -1
+    assert objective(z, flipped, LossWeights())["total"].item() < 1e-2
+    torch.testing.assert_close(
+        objective(flipped, z, LossWeights())["q"], objective(z, z, LossWeights())["q"]
+    )
+
+
+# --- the loop ------------------------------------------------------------------------------------
+
+
+def test_defaults_are_the_papers(tmp_path):
+    c = TrainConfig(data=tmp_path, out=tmp_path)
+    assert (c.seed, c.epochs, c.updates_per_epoch, c.lr, c.lr_min) == (7301, 100, 16, 1e-4, 1e-6)
+    assert (c.weight_decay, c.checkpoint_every) == (0.01, 5)
+    assert c.loss == LossWeights(1.0, 0.25, 0.5, 0.2, 0.2, 0.1, 0.0, 0.05, 0.01)
+    assert c.model == NNDConfig()
+
+
+def read_metrics(out):
+    rows = [json.loads(line) for line in (out / "metrics.jsonl").read_text().splitlines()]
+    return [{k: v for k, v in row.items() if k != "seconds"} for row in rows]
+
+
+def test_a_run_learns_and_records(data, tmp_path):
+    best = train(config(data, tmp_path, epochs=5))
+    rows = read_metrics(tmp_path)
+    assert [r["epoch"] for r in rows] == [1, 2, 3, 4, 5]
+    assert rows[-1]["total"] < rows[0]["total"]
+    assert [r["epoch"] for r in rows if "val_total" in r] == [1, 2, 4, 5]
+    for e in range(5):  # cosine from lr to lr_min over the epochs
+        expected = 1e-6 + (2e-3 - 1e-6) * (1 + math.cos(math.pi * e / 5)) / 2
+        assert rows[e]["lr"] == pytest.approx(expected, rel=1e-9)
+    kept = sorted(p.name for p in tmp_path.glob("epoch_*.safetensors"))
+    assert kept == [f"epoch_00{e}.safetensors" for e in (1, 2, 4, 5)]
+    tensors, info = load_tensors(best)
+    lowest = min((r["val_total"], r["epoch"]) for r in rows if "val_total" in r)
+    assert (info["metrics"]["val_total"], info["metrics"]["epoch"]) == lowest
+    assert info["training"] == json.loads(json.dumps(identity(config(data, tmp_path, epochs=5))))
+    model = load_model(best)
+    assert model.config == SMALL
+    assert all(torch.equal(tensors[k], x) for k, x in model.state_dict().items())
+
+
+def test_every_sequence_is_seen_once_an_epoch():
+    order = permutation(64, 7301 + 3)
+    assert sorted(order.tolist()) == list(range(64))
+    assert torch.equal(order, permutation(64, 7304))
+    assert not torch.equal(order, permutation(64, 7305))
+
+
+def test_micro_batches_give_the_whole_batch(data, tmp_path):
+    train(config(data, tmp_path / "a", epochs=1))
+    train(config(data, tmp_path / "b", epochs=1, micro_batch=5))
+    a, b = (load_model(tmp_path / x / "best.safetensors").state_dict() for x in "ab")
+    for name in a:
+        torch.testing.assert_close(a[name], b[name], rtol=1e-3, atol=1e-5)
+
+
+class StopError(Exception):
+    pass
+
+
+def test_stopped_anywhere_it_ends_bit_identical(data, tmp_path):
+    """Killed after every possible update, a run ends in the bytes of the uninterrupted one."""
+    whole = tmp_path / "whole"
+    train(config(data, whole))
+    out = tmp_path / "parts"
+
+    def bomb(limit):
+        calls = []
+
+        def progress(*_):
+            calls.append(1)
+            if len(calls) == limit:
+                raise StopError
+
+        return progress
+
+    for limit in (1, 3, 4, 6, 2, 5, 7):
+        try:
+            train(config(data, out), progress=bomb(limit))
+            break
+        except StopError:
+            pass
+    train(config(data, out))
+    for name in ("best", "last", "epoch_001", "epoch_002", "epoch_003"):
+        a, b = (load_tensors(folder / f"{name}.safetensors") for folder in (whole, out))
+        assert a[1] == b[1], name
+        assert a[0].keys() == b[0].keys()
+        assert all(torch.equal(a[0][k], b[0][k]) for k in a[0]), name
+    assert read_metrics(whole) == read_metrics(out)
+
+
+RUN = """
+import sys
+from pathlib import Path
+from newtongs import NNDConfig
+from newtongs.training import Interrupted, TrainConfig, train
+data, out, epochs = Path(sys.argv[1]), Path(sys.argv[2]), int(sys.argv[3])
+config = TrainConfig(data=data, out=out, epochs=epochs, updates_per_epoch=4, lr=2e-3,
+                     checkpoint_every=2, model=NNDConfig(hidden=16))
+try:
+    train(config, progress=lambda at, terms, c: print(at.epoch, at.update, flush=True))
+except Interrupted:
+    sys.exit(130)
+"""
+
+
+def start(data, out, epochs):
+    command = [sys.executable, "-c", RUN, str(data), str(out), str(epochs)]
+    return subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
+
+
+@pytest.mark.parametrize(("number", "code"), [(signal.SIGTERM, 130), (signal.SIGKILL, -9)])
+def test_signals_leave_a_run_that_resumes(data, tmp_path, number, code):
+    whole = tmp_path / "whole"
+    train(config(data, whole, epochs=6))
+    process = start(data, tmp_path / "cut", 6)
+    for line in process.stdout:
+        if line.split() == ["3", "2"]:
+            process.send_signal(number)
+            break
+    process.stdout.read()
+    assert process.wait(60) == code
+    if number == signal.SIGTERM:  # saved at once, in the middle of an epoch
+        position = load_tensors(tmp_path / "cut" / "last.safetensors")[1]["position"]
+        assert (position["epoch"], position["update"]) in ((3, 2), (3, 3), (3, 4), (4, 0))
+    time.sleep(0.1)
+    train(config(data, tmp_path / "cut", epochs=6))
+    a, b = (load_tensors(tmp_path / x / "last.safetensors")[0] for x in ("whole", "cut"))
+    assert all(torch.equal(a[k], b[k]) for k in a)
+    assert read_metrics(whole) == read_metrics(tmp_path / "cut")
+
+
+def test_two_ranks_give_the_one_rank_result(data, tmp_path):
+    train(config(data, tmp_path / "one", epochs=2))
+    script = tmp_path / "run.py"
+    script.write_text(RUN)
+    command = [sys.executable, "-m", "torch.distributed.run", "--nproc-per-node=2"]
+    command += ["--master-port=29617", str(script), str(data), str(tmp_path / "two"), "2"]
+    environment = {**os.environ, "OMP_NUM_THREADS": "1"}
+    done = subprocess.run(command, capture_output=True, text=True, check=False, env=environment)
+    assert done.returncode == 0, done.stderr[-2000:]
+    one, two = (read_metrics(tmp_path / x) for x in ("one", "two"))
+    assert len(one) == len(two) == 2
+    for a, b in zip(one, two, strict=True):
+        for name in a:
+            assert a[name] == pytest.approx(b[name], rel=1e-4), name
+    models = [load_model(tmp_path / x / "last.safetensors").state_dict() for x in ("one", "two")]
+    for name in models[0]:
+        torch.testing.assert_close(models[0][name], models[1][name], rtol=1e-3, atol=1e-5)
+
+
+# --- what can go wrong ---------------------------------------------------------------------------
+
+
+def test_another_run_in_the_folder_is_refused(data, tmp_path):
+    train(config(data, tmp_path, epochs=1))
+    with pytest.raises(InputError, match=r"holds a run with lr = 0\.002, this one has 0\.02"):
+        train(config(data, tmp_path, epochs=1, lr=2e-2))
+
+
+def test_other_data_are_refused(data, tmp_path):
+    train(config(data, tmp_path / "run", epochs=1))
+    content = torch.load(data / "train.pt", weights_only=True)
+    content["states"] = content["states"] + 1
+    torch.save(content, tmp_path / "train.pt")
+    (tmp_path / "val_id.pt").write_bytes((data / "val_id.pt").read_bytes())
+    with pytest.raises(InputError, match="other training data"):
+        train(config(tmp_path, tmp_path / "run", epochs=1))
+
+
+def test_a_loss_that_is_no_number_stops_the_run(data, tmp_path):
+    with pytest.raises(InputError, match="are no numbers"):
+        train(config(data, tmp_path, epochs=40, lr=1e30))
+    weights = load_tensors(tmp_path / "last.safetensors")[0] if list(tmp_path.glob("last*")) else {}
+    assert all(torch.isfinite(x.float()).all() for x in weights.values())
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"updates_per_epoch": 100}, "fewer than the 100 updates"),
+        ({"backend": "fused"}, "needs --device cuda"),
+    ],
+)
+def test_settings_that_cannot_work(data, tmp_path, changes, message):
+    with pytest.raises(InputError, match=message):
+        train(config(data, tmp_path, **changes))
+
+
+@pytest.mark.parametrize("changes", [{"epochs": 0}, {"lr": 0.0}, {"micro_batch": 0}])
+def test_bad_settings(tmp_path, changes):
+    with pytest.raises(InputError, match="must be"):
+        config(tmp_path, tmp_path, **changes)
+
+
+def test_checkpoints_that_are_none(tmp_path, small_state32):
+    with pytest.raises(InputError, match="no checkpoint"):
+        load_model(tmp_path / "nothing.safetensors")
+    for content in (b"", b"12345678{}", (small_state32 / "val_id.pt").read_bytes()[:4000]):
+        (tmp_path / "x.safetensors").write_bytes(content)
+        with pytest.raises(InputError, match="not a newtongs checkpoint"):
+            load_model(tmp_path / "x.safetensors")
+
+
+# --- the shipped weights -------------------------------------------------------------------------
+
+
+def test_pretrained_beats_the_physics_prior(small_state32):
+    from newtongs.dynamics import BASELINES
+    from newtongs.evaluation import evaluate
+
+    model = load_pretrained()
+    methods = {"physics_prior_se3": BASELINES["physics_prior_se3"], "newtongs": model.rollout}
+    report = evaluate(small_state32, splits=["val_id"], methods=methods)["val_id"]
+    for metric in ("traj", "fde", "vel", "quat", "scale"):
+        assert report["newtongs"][metric] < report["physics_prior_se3"][metric], metric
+
+
+def test_unknown_pretrained_seed_lists_the_shipped_ones():
+    with pytest.raises(InputError, match="seeds: 7301"):
+        load_pretrained(1)
+
+
+def test_branch_removal_is_the_configuration_switch():
+    z0 = motions.generate("bouncing_on_plane", 4, seed=1).states[:, 0]
+    times = torch.arange(20) / 24
+    model = load_pretrained()
+    for branch, switch in (("continuous", "continuous_residual"), ("contact", "contact_residual")):
+        zeroed = remove_branches(load_pretrained(), branch)
+        switched = GaussianNND(NNDConfig(**{switch: False}))
+        switched.load_state_dict(model.state_dict())
+        torch.testing.assert_close(zeroed.rollout(z0, times), switched.rollout(z0, times))
+        assert not torch.equal(zeroed.rollout(z0, times), model.rollout(z0, times))
+    with pytest.raises(InputError, match="unknown branch"):
+        remove_branches(model, "floor")
