@@ -26,7 +26,7 @@ demo: $(STAMP)
 	$(BIN)/newtongs figure motions --out demo/motions.png
 	@echo
 	@echo "Look at demo/motions.png. With 64 sequences a motion the figures above carry a sampling"
-	@echo "error of a few percent; at the paper's size (46 s and 7.4 GB) they agree to 0.4 %:"
+	@echo "error of a few percent; at the paper's size (50 s and 7.4 GB) they agree to 0.4 %:"
 	@echo "  $(BIN)/newtongs data state32 --out data/state32"
 	@echo "  $(BIN)/newtongs evaluate --data data/state32 --compare --per-motion"
 

@@ -1,5 +1,20 @@
-"""``python -m newtongs``."""
+"""The command ``newtongs``, also as ``python -m newtongs``."""
 
-from .cli import main
+import os
 
-main()
+
+def main() -> None:
+    """Settle how idle threads wait, then run the command line.
+
+    OpenMP's threads spin while they wait. Beside another busy process that makes every small
+    operation wait for the scheduler, ten times slower in all; the policy must be set before torch
+    is imported.
+    """
+    os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
+    from .cli import main as run
+
+    run()
+
+
+if __name__ == "__main__":
+    main()
