@@ -11,8 +11,8 @@ Trained weights need three passes: measured against float64, the gradient is off
 two and by 1e-5 with three.
 
 The backward kernels write the factors of the weight gradients in half precision, for large matrix
-products afterwards. Gradients come in scaled, so that half precision can hold them, with most of its
-range left above a typical one: with 256 times less room two full runs ended in NaN.
+products afterwards. Gradients come in scaled, so that half precision can hold them, with most of
+its range left above a typical one: with 256 times less room two full runs ended in NaN.
 """
 
 import triton
