@@ -1,0 +1,140 @@
+"""Pinhole cameras and the paper's orbits.
+
+Camera axes are x right, y down, z forward (OpenCV, COLMAP, gsplat): a point ``x_c = w2c x`` lands
+on pixel ``K x_c / z``, whose integer coordinates are pixel centres minus a half. The paper's light
+renderer speaks of a camera whose y points up and negates it; :attr:`Camera.w2c_y_up` is that one.
+"""
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from ..errors import InputError
+from ..state import as_tensor
+
+FIELD_OF_VIEW = 55.0  # degrees, of the paper's orbits
+RADIUS = 5.0
+ELEVATION = 1.2  # height above the target at inference
+ELEVATION_GAUSSIAN32 = 1.35
+
+
+@dataclass(frozen=True, eq=False)
+class Camera:
+    """A pinhole camera and the size of its picture."""
+
+    K: Tensor
+    """Intrinsics ``(3, 3)`` in pixels."""
+    w2c: Tensor
+    """World to camera ``(4, 4)``."""
+    width: int
+    """Pixels."""
+    height: int
+    """Pixels."""
+
+    def __post_init__(self) -> None:
+        for name, n in (("K", 3), ("w2c", 4)):
+            x = as_tensor(getattr(self, name), name)
+            if tuple(x.shape) != (n, n):
+                raise InputError(f"camera {name}: expected shape ({n}, {n}), got {tuple(x.shape)}")
+            object.__setattr__(self, name, x)
+        if min(self.width, self.height) < 1:
+            raise InputError(f"a picture has at least one pixel, got {self.width}x{self.height}")
+
+    @property
+    def c2w(self) -> Tensor:
+        """Camera to world ``(4, 4)``."""
+        return torch.linalg.inv(self.w2c.double()).to(self.w2c.dtype)
+
+    @property
+    def position(self) -> Tensor:
+        """Where the camera stands in the world ``(3,)``."""
+        return self.c2w[:3, 3]
+
+    @property
+    def w2c_y_up(self) -> Tensor:
+        """World to camera with x right, y up, z forward, as the paper's light renderer takes it."""
+        return self.w2c.new_tensor([1.0, -1.0, 1.0, 1.0]).diag() @ self.w2c
+
+    def project(self, points: Tensor) -> tuple[Tensor, Tensor]:
+        """Pixel coordinates ``(..., 2)`` and depth ``(...)`` of points ``(..., 3)``.
+
+        Points at nonpositive depth are behind the camera; their pixels mean nothing.
+        """
+        w2c, K = self.w2c.to(points), self.K.to(points)
+        x = points @ w2c[:3, :3].T + w2c[:3, 3]
+        depth = x[..., 2]
+        return (x @ K.T)[..., :2] / depth.unsqueeze(-1), depth
+
+
+def intrinsics(width: int, height: int, fov: float = FIELD_OF_VIEW) -> Tensor:
+    """``K`` of a field of view in degrees across the height, principal point in the middle."""
+    if not 0 < fov < 180:
+        raise InputError(f"a field of view lies between 0 and 180 degrees, got {fov}")
+    f = 0.5 * height / math.tan(math.radians(fov) / 2)
+    return torch.tensor([[f, 0, width / 2], [0, f, height / 2], [0, 0, 1]])
+
+
+def look_at(
+    position: Sequence[float] | Tensor,
+    target: Sequence[float] | Tensor,
+    *,
+    width: int,
+    height: int,
+    fov: float = FIELD_OF_VIEW,
+    up: Sequence[float] = (0.0, 1.0, 0.0),
+) -> Camera:
+    """A camera at ``position`` that sees ``target`` in the middle of its picture."""
+    eye, aim, sky = (torch.as_tensor(x, dtype=torch.float64) for x in (position, target, tuple(up)))
+    forward = aim - eye
+    right = torch.linalg.cross(forward, sky)
+    if torch.linalg.vector_norm(right) < 1e-9 * torch.linalg.vector_norm(forward).clamp_min(1e-30):
+        right = torch.linalg.cross(forward, sky.roll(1))  # looking straight up or down
+    if not torch.linalg.vector_norm(right) > 0:
+        raise InputError(f"the camera stands on its target {aim.tolist()}; move one of them")
+    down = torch.linalg.cross(forward, right)
+    axes = torch.stack([x / torch.linalg.vector_norm(x) for x in (right, down, forward)])
+    w2c = torch.eye(4, dtype=torch.float64)
+    w2c[:3, :3], w2c[:3, 3] = axes, -axes @ eye
+    return Camera(intrinsics(width, height, fov), w2c.float(), width, height)
+
+
+def orbit(
+    target: Sequence[float] | Tensor,
+    *,
+    views: int = 4,
+    radius: float = RADIUS,
+    elevation: float = ELEVATION,
+    width: int = 512,
+    height: int = 512,
+    fov: float = FIELD_OF_VIEW,
+    start: float = 0.0,
+    up: Sequence[float] = (0.0, 1.0, 0.0),
+) -> list[Camera]:
+    """Cameras evenly spaced on a circle around ``target``, ``elevation`` above it along ``up``.
+
+    ``start`` turns the first one, in degrees; at zero it stands on the +z side when y is up.
+    """
+    if views < 1:
+        raise InputError(f"an orbit has at least one view, got {views}")
+    aim, sky = (torch.as_tensor(x, dtype=torch.float64) for x in (target, tuple(up)))
+    sky = sky / torch.linalg.vector_norm(sky)
+    # Two axes across `up`; for y up these are z and x.
+    helper = torch.eye(3, dtype=torch.float64)[(int(sky.abs().argmax()) + 1) % 3]
+    a = helper - (helper @ sky) * sky
+    a = a / torch.linalg.vector_norm(a)
+    b = torch.linalg.cross(sky, a)
+    angles = [math.radians(start) + 2 * math.pi * i / views for i in range(views)]
+    return [
+        look_at(
+            aim + radius * (math.cos(t) * a + math.sin(t) * b) + elevation * sky,
+            aim,
+            width=width,
+            height=height,
+            fov=fov,
+            up=sky.tolist(),
+        )
+        for t in angles
+    ]

@@ -1,0 +1,239 @@
+"""The container: an immutable set of 3D Gaussians with colour and object ids.
+
+Parameters are kept as the common file format has them, before activation (log scale, logit of the
+opacity), so that reading and writing loses nothing; ``scales``, ``opacities`` and ``covariances``
+are what they mean.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, fields, replace
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from .. import rotations
+from ..errors import InputError
+from ..state import as_tensor, checked_device
+from ..types import Quat, Vec3
+
+BACKGROUND = -1  # object id of everything that belongs to no object
+SH_DEGREES = {1: 0, 4: 1, 9: 2, 16: 3}  # coefficients a colour channel: degree
+SH_C0 = 0.28209479177387814  # the constant basis function, 1 / (2 sqrt(pi))
+UNIT_TOLERANCE = 1e-6  # quaternions this close to unit length stay as they are, bit for bit
+LOGIT_ONE, LOGIT_ZERO = 17.0, -100.0  # opacities whose sigmoid is 1 and, to 1e-43, 0 in float32
+SCALE_FLOOR = 1e-30  # a flat Gaussian: its logarithm must stay finite
+
+ArrayLike = Tensor | np.ndarray | Sequence[Any]
+
+
+@dataclass(frozen=True, eq=False)
+class GaussianScene:
+    """``N`` Gaussians. Make one with :meth:`make` from activated values, or read a file.
+
+    Covariances are ``R diag(scales^2) R^T`` with ``R`` the rotation of ``quats``; colour in
+    direction d is ``0.5 + sum_k sh_k Y_k(d)``, where d points from the camera to the Gaussian.
+    """
+
+    means: Vec3
+    """Centres ``(N, 3)``."""
+    quats: Quat
+    """Unit quaternions ``(N, 4)``, scalar first."""
+    log_scales: Tensor
+    """Logarithms ``(N, 3)`` of the standard deviations along the rotated axes."""
+    logits: Tensor
+    """Opacities before the sigmoid ``(N,)``."""
+    sh: Tensor
+    """Spherical harmonics ``(N, K, 3)``, ``K`` = 1, 4, 9 or 16 for degree 0 to 3."""
+    ids: Tensor = field(default_factory=lambda: torch.empty(0, dtype=torch.long))
+    """Object of each Gaussian ``(N,)``; -1 is background. Default: all background."""
+
+    def __post_init__(self) -> None:
+        for f in fields(self):
+            if f.name != "ids":
+                object.__setattr__(self, f.name, _floats(getattr(self, f.name), f.name))
+        n, like = len(self.means), self.means
+        ids = torch.as_tensor(self.ids, dtype=torch.long, device=like.device)
+        if not ids.numel() and n:
+            ids = torch.full((n,), BACKGROUND, device=like.device)
+        object.__setattr__(self, "ids", ids)
+        wanted = {
+            "means": (n, 3),
+            "quats": (n, 4),
+            "log_scales": (n, 3),
+            "logits": (n,),
+            "ids": (n,),
+        }
+        for name, shape in wanted.items():
+            if tuple(getattr(self, name).shape) != shape:
+                got = tuple(getattr(self, name).shape)
+                raise InputError(f"{name}: expected shape {shape} for {n} Gaussians, got {got}")
+        if self.sh.dim() != 3 or self.sh.shape[::2] != (n, 3) or self.sh.shape[1] not in SH_DEGREES:
+            raise InputError(
+                f"sh: expected shape ({n}, K, 3) with K one of {[*SH_DEGREES]}, "
+                f"got {tuple(self.sh.shape)}"
+            )
+        object.__setattr__(self, "quats", unit(self.quats))
+
+    @classmethod
+    def make(
+        cls,
+        *,
+        means: ArrayLike,
+        scales: ArrayLike,
+        quats: ArrayLike | None = None,
+        opacities: ArrayLike | None = None,
+        colors: ArrayLike | None = None,
+        sh: ArrayLike | None = None,
+        ids: ArrayLike | int | None = None,
+    ) -> "GaussianScene":
+        """From activated values.
+
+        Args:
+            means: ``(N, 3)``.
+            scales: standard deviations ``(N, 3)``, or ``(N,)`` for round ones.
+            quats: ``(N, 4)``, scalar first; default no rotation.
+            opacities: ``(N,)`` in [0, 1]; default 1.
+            colors: RGB ``(N, 3)`` in [0, 1], the same from all sides; default middle grey.
+            sh: coefficients ``(N, K, 3)`` in place of ``colors``.
+            ids: object of each, or one for all; default background.
+        """
+        x = _floats(means, "means")
+        n = len(x)
+        s = _floats(scales, "scales").to(x)
+        s = s.unsqueeze(-1).expand(n, 3) if s.dim() == 1 else s
+        a = x.new_ones(n) if opacities is None else _floats(opacities, "opacities").to(x)
+        if sh is None:
+            rgb = x.new_full((n, 3), 0.5) if colors is None else _floats(colors, "colors").to(x)
+            sh = color_to_sh(rgb)
+        if ids is None or isinstance(ids, int):
+            ids = torch.full((n,), BACKGROUND if ids is None else ids, device=x.device)
+        return cls(
+            means=x,
+            quats=rotations.identity(n, like=x) if quats is None else _floats(quats, "quats").to(x),
+            log_scales=s.clamp_min(SCALE_FLOOR).log(),
+            logits=opacity_to_logit(a),
+            sh=_floats(sh, "sh").to(x),
+            ids=torch.as_tensor(ids),
+        )
+
+    def __len__(self) -> int:
+        return len(self.means)
+
+    def __repr__(self) -> str:
+        objects = len([i for i in self.object_ids if i != BACKGROUND])
+        return (
+            f"GaussianScene({len(self):,} Gaussians, SH degree {self.sh_degree}, "
+            f"{objects} objects, {self.device})"
+        )
+
+    def __getitem__(self, index: Any) -> "GaussianScene":
+        """The Gaussians at a slice, a mask or indices."""
+        if isinstance(index, int):
+            index = slice(index, index + 1 or None)
+        elif not isinstance(index, slice):
+            index = torch.as_tensor(index, device=self.device)
+        return GaussianScene(**{f.name: getattr(self, f.name)[index] for f in fields(self)})
+
+    def replace(self, **changed: Any) -> "GaussianScene":
+        """A copy with some fields changed; the others are shared, not copied."""
+        return replace(self, **changed)
+
+    def to(self, device: torch.device | str) -> "GaussianScene":
+        """The same scene on another device."""
+        there = checked_device(device)
+        return GaussianScene(**{f.name: getattr(self, f.name).to(there) for f in fields(self)})
+
+    def numpy(self) -> Mapping[str, np.ndarray]:
+        """The fields as arrays that share memory with a CPU scene."""
+        return {f.name: getattr(self, f.name).detach().cpu().numpy() for f in fields(self)}
+
+    @property
+    def device(self) -> torch.device:
+        """Where the scene lives."""
+        return self.means.device
+
+    @property
+    def sh_degree(self) -> int:
+        """0 to 3."""
+        return SH_DEGREES[self.sh.shape[1]]
+
+    @cached_property
+    def scales(self) -> Tensor:
+        """Standard deviations ``(N, 3)``."""
+        return self.log_scales.exp()
+
+    @cached_property
+    def opacities(self) -> Tensor:
+        """Opacities ``(N,)`` in [0, 1]."""
+        return self.logits.sigmoid()
+
+    @cached_property
+    def colors(self) -> Tensor:
+        """Colour ``(N, 3)`` without its view-dependent part, not clamped."""
+        return 0.5 + SH_C0 * self.sh[:, 0]
+
+    @cached_property
+    def covariances(self) -> Tensor:
+        """``(N, 3, 3)``, symmetric positive semidefinite."""
+        m = rotations.to_matrix(self.quats) * self.scales.unsqueeze(-2)
+        return m @ m.mT
+
+    @property
+    def object_ids(self) -> list[int]:
+        """Ids present, in order."""
+        return [int(i) for i in self.ids.unique()]
+
+    def object(self, index: int) -> "GaussianScene":
+        """The Gaussians of one object."""
+        if index not in self.object_ids:
+            raise InputError(f"no object {index} in the scene; there are {self.object_ids}")
+        return self[self.ids == index]
+
+    def bounds(self, *, sigmas: float = 0.0) -> tuple[Vec3, Vec3]:
+        """Lowest and highest corner of the box around the means, or around their ellipsoids.
+
+        ``sigmas`` widens each Gaussian by so many of its standard deviations.
+        """
+        if not len(self):
+            raise InputError("an empty scene has no bounds")
+        reach = sigmas * self.covariances.diagonal(dim1=-2, dim2=-1).clamp_min(0).sqrt()
+        return (self.means - reach).amin(0), (self.means + reach).amax(0)
+
+
+def join(*scenes: GaussianScene) -> GaussianScene:
+    """Several scenes as one; colour of lower degree is padded with zeros."""
+    if not scenes:
+        raise InputError("nothing to join; give at least one scene")
+    widest = max(scene.sh.shape[1] for scene in scenes)
+    parts = {f.name: [getattr(scene, f.name) for scene in scenes] for f in fields(GaussianScene)}
+    pad = torch.nn.functional.pad
+    parts["sh"] = [pad(x, (0, 0, 0, widest - x.shape[1])) for x in parts["sh"]]
+    return GaussianScene(**{name: torch.cat(xs) for name, xs in parts.items()})
+
+
+def unit(q: Quat) -> Quat:
+    """Unit quaternions; those that are so already stay bit for bit, zeros become the identity."""
+    norm = torch.linalg.vector_norm(q, dim=-1, keepdim=True)
+    kept = (norm - 1).abs() <= UNIT_TOLERANCE
+    if kept.all():
+        return q
+    none = rotations.identity(*q.shape[:-1], like=q)
+    return torch.where(kept, q, torch.where(norm > 0, q / norm, none))
+
+
+def opacity_to_logit(a: Tensor) -> Tensor:
+    """Inverse of the sigmoid, finite at 0 and 1."""
+    return torch.logit(a.double()).clamp(LOGIT_ZERO, LOGIT_ONE).to(a.dtype)
+
+
+def color_to_sh(rgb: Tensor) -> Tensor:
+    """Degree-0 coefficients ``(N, 1, 3)`` of colours ``(N, 3)``, the same from all sides."""
+    return ((rgb - 0.5) / SH_C0).unsqueeze(-2)
+
+
+def _floats(x: Any, name: str) -> Tensor:
+    """A float tensor; float64 stays, for exact work."""
+    return as_tensor(x, name)
