@@ -220,8 +220,10 @@ def unit(q: Quat) -> Quat:
     kept = (norm - 1).abs() <= UNIT_TOLERANCE
     if kept.all():
         return q
+    # In float64 the squares neither vanish nor overflow, whatever the length of a float32.
+    norm = torch.linalg.vector_norm(q, dim=-1, keepdim=True, dtype=torch.float64)
     none = rotations.identity(*q.shape[:-1], like=q)
-    return torch.where(kept, q, torch.where(norm > 0, q / norm, none))
+    return torch.where(kept, q, torch.where(norm > 0, (q / norm).to(q), none))
 
 
 def opacity_to_logit(a: Tensor) -> Tensor:
