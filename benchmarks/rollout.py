@@ -8,29 +8,38 @@ Run with: python benchmarks/rollout.py [--objects 1 32 1024] [--device cpu]
 
 import argparse
 import os
-import platform
 import resource
 import subprocess
 import sys
 import tempfile
-import time
 from collections.abc import Callable
 from dataclasses import dataclass
+from importlib.util import find_spec
 
 import torch
+from common import (
+    EVALUATIONS,
+    FRAMES,
+    SUBSTEPS,
+    TIMES,
+    H,
+    NotHereError,
+    flops,
+    gemm_rate,
+    hardware,
+    jax_solve,
+    peak_gb,
+    seconds,
+)
 from rich.console import Console
 from rich.table import Table
 from torch import Tensor, nn
 
 from newtongs import GaussianNND, NNDConfig, make_state
 from newtongs.dynamics import floor
+from newtongs.dynamics.predict import predictor
 from newtongs.dynamics.rollout import rollout
-from newtongs.errors import InputError
 from newtongs.state import project
-
-FRAMES, SUBSTEPS, H = 64, 2, 1 / 48  # a 24 Hz frame takes two substeps
-TIMES = torch.arange(FRAMES, dtype=torch.float64) * SUBSTEPS * H
-EVALUATIONS = 4 * SUBSTEPS * (FRAMES - 1)  # of the vector field, by RK4
 
 
 @dataclass(frozen=True)
@@ -45,19 +54,32 @@ class Case:
 Row = Callable[[Case], Callable[[], Tensor]]
 
 
-class NotHereError(Exception):
-    """Why a row cannot run on this machine."""
-
-
 def ours(case: Case) -> Callable[[], Tensor]:
-    """The compiled CPU path."""
-    if case.device.type != "cpu":
-        raise NotHereError("CPU only")
-    try:
-        from newtongs.dynamics.fast_cpu import rollout_cpu
-    except InputError as error:
-        raise NotHereError("numba is not installed") from error
-    return lambda: rollout_cpu(case.model, case.z0, TIMES)
+    """The fast path of the device: numba on the CPU, Triton on CUDA."""
+    needed = {"cpu": "numba", "cuda": "triton"}[case.device.type]
+    if not find_spec(needed):
+        raise NotHereError(f"{needed} is not installed")
+    if case.device.type == "cuda" and not case.model.config.contact:
+        raise NotHereError("the kernels always have the floor")
+    predict = predictor(case.model)
+    return lambda: predict(case.z0, TIMES)
+
+
+def ours_captured(case: Case) -> Callable[[], Tensor]:
+    """The fused kernels as one CUDA graph, so that nothing is launched one by one."""
+    if case.device.type != "cuda":
+        raise NotHereError("CUDA only")
+    predict = predictor(case.model)
+    predict(case.z0, TIMES)
+    graph = torch.cuda.CUDAGraph()
+    with torch.cuda.graph(graph):
+        out = predict(case.z0, TIMES)
+
+    def run() -> Tensor:
+        graph.replay()
+        return out
+
+    return run
 
 
 def eager(case: Case) -> Callable[[], Tensor]:
@@ -97,48 +119,34 @@ def torchdiffeq(case: Case) -> Callable[[], Tensor]:
     return run
 
 
+def diffrax(case: Case) -> Callable[[], Tensor]:
+    """``diffeqsolve`` under jit with RK4's tableau, without floor and without projections."""
+    solve, parameters = jax_solve(case.model)
+    import jax
+    import jax.numpy as jnp
+
+    z0 = jnp.asarray(case.z0.cpu().numpy())
+    jitted = jax.jit(solve)
+
+    def run() -> Tensor:
+        states = jitted(parameters, z0).block_until_ready()
+        return torch.utils.dlpack.from_dlpack(states).movedim(0, -2)
+
+    return run
+
+
 # Rows are compared with the first of their group; the floor is switched off in the second.
 WITH_FLOOR: dict[str, Row] = {
-    "ours (numba)": ours,
+    "ours": ours,
+    "ours, as one CUDA graph": ours_captured,
     "eager reference": eager,
     "torch.compile of the substep": compiled,
 }
 WITHOUT_FLOOR: dict[str, Row] = {
-    "no floor: ours (numba)": ours,
+    "no floor: ours": ours,
     "no floor: torchdiffeq rk4 (3/8 rule)": torchdiffeq,
+    "no floor: diffrax rk4": diffrax,
 }
-
-
-def seconds(work: Callable[[], object], device: torch.device, at_least: float = 1.0) -> float:
-    """Shortest of at least three runs after a first one, on one thread or on all.
-
-    Both, because on small work torch's threads cost more than they give.
-    """
-    all_threads, times = torch.get_num_threads(), []
-    for threads in sorted({1, all_threads}):
-        torch.set_num_threads(threads)
-        work()
-        start, runs = time.perf_counter(), 0
-        while runs < 3 or time.perf_counter() - start < at_least:
-            before, runs = time.perf_counter(), runs + 1
-            work()
-            if device.type == "cuda":
-                torch.cuda.synchronize(device)
-            times.append(time.perf_counter() - before)
-    torch.set_num_threads(all_threads)
-    return min(times)
-
-
-def gemm_rate(device: torch.device, n: int = 2048) -> float:
-    """Attainable float32 operations a second: the product of two large matrices."""
-    a, b = torch.rand(2, n, n, device=device)
-    out = torch.empty_like(a)
-    return 2 * n**3 / seconds(lambda: torch.mm(a, b, out=out), device)
-
-
-def flops(model: GaussianNND) -> int:
-    """Operations of f_theta for one state; all else is small beside them."""
-    return sum(2 * layer.weight.numel() for layer in model.f_theta if isinstance(layer, nn.Linear))
 
 
 def make_case(objects: int, contact: bool, device: torch.device) -> Case:
@@ -157,25 +165,32 @@ def make_case(objects: int, contact: bool, device: torch.device) -> Case:
     return Case(model.to(device), z0.to(device), device)
 
 
-def add_group(table: Table, rows: dict[str, Row], case: Case, limit: float) -> None:
-    """Time one group; the first that runs is what the others are compared with."""
-    first: tuple[float, Tensor] | None = None
+def add_group(
+    table: Table, rows: dict[str, Row], case: Case, limit: float, ours: float | None
+) -> float | None:
+    """Time one group; the first that runs is what the others' states are compared with."""
+    first: Tensor | None = None
     for what, row in rows.items():
         try:
             work = row(case)
+            z, gb = peak_gb(work, case.device)
         except NotHereError as reason:
             table.add_row(f"{len(case.z0):,}", what, str(reason))
             continue
-        z, s = work(), seconds(work, case.device)
-        first = first or (s, z)
+        s = seconds(work, case.device)
+        first = z if first is None else first
+        if "ours" in what:
+            ours = min(s, ours or s) if case.model.config.contact else s
         table.add_row(
             f"{len(case.z0):,}",
             what,
             f"{1e3 * s:,.1f}",
-            f"{s / first[0]:.1f}",
+            f"{s / ours:.1f}" if ours else "",
             f"{s / limit:.1f}",
-            f"{(z - first[1]).abs().max().item():.0e}",
+            f"{(z - first).abs().max().item():.0e}",
+            gb,
         )
+    return ours
 
 
 FIRST_CALL = """
@@ -207,20 +222,21 @@ def main() -> None:
     parser.add_argument("--device", type=torch.device, default=torch.device("cpu"))
     args = parser.parse_args()
     rate = gemm_rate(args.device)
-    table = Table(title=f"{FRAMES} frames at 24 Hz on {args.device}, {platform.machine()}")
-    for heading in ("objects", "what", "ms", "times ours", "times the limit", "differs by"):
+    table = Table(title=f"{FRAMES} frames at 24 Hz on {hardware(args.device)}")
+    for heading in ("objects", "what", "ms", "times ours", "times the limit", "differs by", "GB"):
         table.add_column(heading, justify="left" if heading == "what" else "right")
     for objects in args.objects:
+        ours = None
         for contact, rows in ((True, WITH_FLOOR), (False, WITHOUT_FLOOR)):
             case = make_case(objects, contact, args.device)
             limit = objects * EVALUATIONS * flops(case.model) / rate
-            add_group(table, rows, case, limit)
+            ours = add_group(table, rows, case, limit, ours)
         table.add_section()
     console = Console(width=110)
     console.print(table)
     console.print(
         f"limit: {EVALUATIONS} evaluations of {flops(GaussianNND()):,} operations an object at "
-        f"{rate / 1e9:.0f} GFlop/s (torch.mm, 2048^3)"
+        f"{rate / 1e9:,.0f} GFlop/s (float32 torch.mm)"
     )
     if args.device.type == "cpu":
         try:

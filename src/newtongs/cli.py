@@ -28,6 +28,7 @@ from tyro.extras import SubcommandApp
 from .datasets import state32
 from .dynamics import GaussianNND
 from .dynamics.baselines import Predictor
+from .dynamics.predict import predictor
 from .dynamics.weights import load_model, load_pretrained, remove_branches
 from .errors import InputError
 from .evaluation import METHODS, Report, evaluate
@@ -141,7 +142,7 @@ class Evaluate:
         if self.checkpoint is not None:
             model = find_model(self.checkpoint)
             remove_branches(model, *[b.strip() for b in self.ablate.split(",") if b.strip()])
-            methods["newtongs"] = model.to(device).rollout
+            methods["newtongs"] = predictor(model.to(device))
         elif self.ablate:
             raise InputError(f"--ablate {self.ablate} needs a trained model; name --checkpoint")
         with progress_bar() as advance:

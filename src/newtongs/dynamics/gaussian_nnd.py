@@ -10,7 +10,7 @@ import torch
 from torch import Tensor, nn
 
 from ..errors import InputError, unknown_name
-from ..state import DIM, State, project, replace
+from ..state import DIM, State, as_tensor, project, replace
 from ..types import StateTensor, Times
 from . import floor
 from .analytic import Coefficients, correction, rates
@@ -141,6 +141,12 @@ class GaussianNND(nn.Module):
         }  # fmt: skip
         if any(value is not None for value in given.values()):
             z0 = replace(z0, **given)
+        z0 = as_tensor(z0, "z0")
+        if z0.dtype != self.c_v.dtype:
+            raise InputError(
+                f"z0 is {z0.dtype} and the model {self.c_v.dtype}; "
+                f"convert one: z0.to({self.c_v.dtype})"
+            )
         event = {"gap": floor.gap, "jump": self.jump} if self.config.contact else {}
         return rollout(z0, times, self.step, max_dt=self.config.max_dt, **event)
 

@@ -13,10 +13,14 @@ from .loss import objective
 from .ranks import Ranks
 
 WARM_UP = 2  # passes before the capture: compilation, and the allocator finding its sizes
+BYTES_A_FRAME = 11_000  # kept of one sequence for the backward pass, measured: 44 GB at full size
 
 
 class FusedUpdate:
-    """Gradients of a fixed-size batch; captured at the first call, replayed from then on."""
+    """Gradients of a batch by replaying captured graphs, one for each size of a piece.
+
+    A batch that does not fit into the card's memory is taken in equal pieces.
+    """
 
     def __init__(
         self,
@@ -28,59 +32,94 @@ class FusedUpdate:
         passes: int = 3,
     ) -> None:
         self.model, self.times, self.weights, self.group = model, times, config.loss, group
-        self.passes = passes
-        self.graph: torch.cuda.CUDAGraph | None = None
-        self.target = torch.empty(0)
-        self.terms: dict[str, Tensor] = {}
+        self.passes, self.micro_batch = passes, config.micro_batch
+        self.captured: dict[int, CapturedPiece] = {}
+        for p in model.parameters():
+            if p.grad is None:  # the graphs add to these very tensors
+                p.grad = torch.zeros_like(p)
 
     def __call__(self, target: StateTensor, batch: int) -> dict[str, float]:
         """See :class:`newtongs.training.update.Update`."""
-        if self.graph is None or self.target.shape != target.shape:
-            self._capture(target)
-        assert self.graph is not None
-        self.target.copy_(target)
-        self.graph.replay()
-        share = len(target) / batch
+        pieces = target.split(self._rows(target))
+        for piece in pieces:
+            if len(piece) not in self.captured:
+                self.captured[len(piece)] = CapturedPiece(self, piece)
+        sums = torch.stack([self.captured[len(x)].replay(x, len(x) / batch) for x in pieces])
         if self.group.size > 1:
             for p in self.model.parameters():
                 assert p.grad is not None
-                self.group.sum(p.grad.mul_(share))
-        totals = self.group.sum(torch.stack(list(self.terms.values())).double() * share)
-        return dict(zip(self.terms, totals.tolist(), strict=True))
+                self.group.sum(p.grad)
+        names = self.captured[len(pieces[0])].terms
+        return dict(zip(names, self.group.sum(sums.sum(0)).tolist(), strict=True))
 
-    def _capture(self, target: StateTensor) -> None:
-        n, frames, _ = target.shape
-        self.target = target.clone()
-        # Mean-squared errors make gradients of about 1 / (rows x frames). The scale undoes most of
-        # that and leaves room above for the rare objects whose gradients are far larger.
-        scale = 2.0 ** round(math.log2(n * frames / 4))
-        self.rollout = FusedRollout(self.model, self.times, rows=n, passes=self.passes, scale=scale)
-        for p in self.model.parameters():
-            p.grad = torch.zeros_like(p)
-        stream = torch.cuda.Stream()
-        stream.wait_stream(torch.cuda.current_stream())
-        with torch.cuda.stream(stream):
-            for _ in range(WARM_UP):
-                self._forward_backward(self.weights)
-        torch.cuda.current_stream().wait_stream(stream)
-        self.graph = torch.cuda.CUDAGraph()
-        with torch.cuda.graph(self.graph):
-            self.terms = self._forward_backward(self.weights)
-
-    def _forward_backward(self, weights: LossWeights) -> dict[str, Tensor]:
-        self.rollout.prepare()
-        for p in self.model.parameters():
-            assert p.grad is not None
-            p.grad.zero_()
-        terms = _objective(self.rollout(self.target[:, 0]), self.target, weights)
-        terms["total"].backward()
-        self.rollout.collect()
-        return {k: x.detach() for k, x in terms.items()}
+    def _rows(self, target: StateTensor) -> int:
+        """Sequences to take at once: all of them, or equal pieces that fit."""
+        if self.micro_batch is None:
+            free, _ = torch.cuda.mem_get_info(target.device)
+            most = max(1, int(0.85 * free / (BYTES_A_FRAME * target.shape[1])))
+            pieces = -(-len(target) // most)
+            self.micro_batch = -(-len(target) // pieces)
+        return self.micro_batch
 
     def predict(self, z0: StateTensor) -> StateTensor:
         """See :class:`newtongs.training.update.Update`."""
         rollout = FusedRollout(self.model, self.times, rows=len(z0), passes=3)
         return rollout(z0)
+
+
+class CapturedPiece:
+    """Forward and backward of a fixed number of sequences, recorded once.
+
+    A replay adds ``share`` times the piece's gradient to the parameters'.
+    """
+
+    def __init__(self, update: FusedUpdate, piece: StateTensor) -> None:
+        n, frames, _ = piece.shape
+        self.parameters = list(update.model.parameters())
+        self.weights: LossWeights = update.weights
+        self.target, self.share = piece.clone(), piece.new_ones(())
+        # Mean-squared errors make gradients of about 1 / (rows x frames). The scale undoes most of
+        # that and leaves room above for the rare objects whose gradients are far larger.
+        scale = 2.0 ** round(math.log2(n * frames / 4))
+        self.rollout = FusedRollout(
+            update.model, update.times, rows=n, passes=update.passes, scale=scale
+        )
+        before = [p.grad.clone() for p in self.parameters if p.grad is not None]
+        stream = torch.cuda.Stream()
+        stream.wait_stream(torch.cuda.current_stream())
+        with torch.cuda.stream(stream):
+            for _ in range(WARM_UP):
+                self._forward_backward()
+        torch.cuda.current_stream().wait_stream(stream)
+        self.graph = torch.cuda.CUDAGraph()
+        with torch.cuda.graph(self.graph):
+            self.terms = self._forward_backward()
+        for p, gradient in zip(self.parameters, before, strict=True):
+            assert p.grad is not None
+            p.grad.copy_(gradient)
+
+    def _forward_backward(self) -> dict[str, Tensor]:
+        self.rollout.prepare()
+        terms = _objective(self.rollout(self.target[:, 0]), self.target, self.weights)
+        # The share multiplies what is added to the gradients, not the loss: kernels then see
+        # gradients of the same size whatever the piece's part of the batch.
+        unshared = [p.grad.clone() for p in self.parameters if p.grad is not None]
+        for p in self.parameters:
+            assert p.grad is not None
+            p.grad.zero_()
+        terms["total"].backward()
+        self.rollout.collect()
+        for p, before in zip(self.parameters, unshared, strict=True):
+            assert p.grad is not None
+            p.grad.mul_(self.share).add_(before)
+        return {k: x.detach() for k, x in terms.items()}
+
+    def replay(self, piece: StateTensor, share: float) -> Tensor:
+        """Loss terms of the piece, times its share, in float64."""
+        self.target.copy_(piece)
+        self.share.fill_(share)
+        self.graph.replay()
+        return torch.stack(list(self.terms.values())).double() * share
 
 
 _objective = torch.compile(objective, dynamic=False)

@@ -1,0 +1,247 @@
+"""How fast one optimiser update is, how exact its gradient, and how far that is from the limit.
+
+An update is forward, backward and AdamW's step over sequences of 64 frames. The limit is the
+arithmetic of f_theta, three times that of a rollout, at the rate of a large float32 product.
+
+Run with: python benchmarks/training.py [--device cuda --sequences 65536] [--only ours]
+"""
+
+import argparse
+import os
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+import torch
+from common import (
+    EVALUATIONS,
+    FRAMES,
+    SUBSTEPS,
+    TIMES,
+    H,
+    NotHereError,
+    flops,
+    gemm_rate,
+    hardware,
+    jax_solve,
+    synchronize,
+)
+from rich.console import Console
+from rich.table import Table
+from torch import Tensor
+
+from newtongs import GaussianNND, load_pretrained, motions
+from newtongs.dynamics import floor
+from newtongs.dynamics.rollout import rollout
+from newtongs.state import project
+from newtongs.training.config import LossWeights, TrainConfig
+from newtongs.training.loss import objective
+from newtongs.training.ranks import Ranks
+from newtongs.training.update import ReferenceUpdate
+
+# (model, states (B, T, 22)) -> a function that adds the gradient of the whole batch.
+Gradient = Callable[[], object]
+Way = Callable[["Case"], Gradient]
+CONFIG = TrainConfig(data=Path(), out=Path())
+
+
+@dataclass(frozen=True)
+class Case:
+    """What every row is given."""
+
+    model: GaussianNND
+    states: Tensor
+    device: torch.device
+    micro_batch: int
+
+
+def ours(passes: int) -> Way:
+    """The fused backend with so many half-precision passes a product."""
+
+    def way(case: Case) -> Gradient:
+        if case.device.type != "cuda":
+            raise NotHereError("CUDA only")
+        from newtongs.training.fused import FusedUpdate
+
+        group = Ranks(0, 1, case.device)
+        update = FusedUpdate(case.model, TIMES, CONFIG, group, passes=passes)
+        return lambda: update(case.states, len(case.states))
+
+    return way
+
+
+def eager(case: Case) -> Gradient:
+    """The reference with autograd, in micro-batches."""
+    update = ReferenceUpdate(case.model, TIMES, CONFIG, Ranks(0, 1, case.device))
+    update.micro_batch = case.micro_batch
+    return lambda: update(case.states, len(case.states))
+
+
+def in_pieces(case: Case, predict: Callable[[Tensor], Tensor]) -> Gradient:
+    """Gradient of the objective of ``predict(z0)``, in micro-batches."""
+
+    def run() -> None:
+        for piece in case.states.split(case.micro_batch):
+            loss = objective(predict(piece[:, 0]), piece, LossWeights())["total"]
+            (loss * (len(piece) / len(case.states))).backward()
+
+    return run
+
+
+def compiled(case: Case) -> Gradient:
+    """One substep with its floor event through ``torch.compile``, autograd around it."""
+    torch.compiler.reset()
+
+    @torch.compile(dynamic=False)
+    def substep(z: Tensor) -> Tensor:
+        z = case.model.step(z, H)
+        hit = floor.gap(z).unsqueeze(-1) <= 0
+        return torch.where(hit, project(case.model.jump(z)), z)
+
+    max_dt = case.model.config.max_dt
+    return in_pieces(case, lambda z0: rollout(z0, TIMES, lambda z, h: substep(z), max_dt=max_dt))
+
+
+def torchdiffeq(case: Case) -> Gradient:
+    """``odeint`` with autograd through it, without floor and without projections."""
+    try:
+        from torchdiffeq import odeint  # type: ignore[import-untyped]
+    except ImportError as error:
+        raise NotHereError("not installed") from error
+    grid = (torch.arange(SUBSTEPS * (FRAMES - 1) + 1) * H).to(case.device)
+
+    def predict(z0: Tensor) -> Tensor:
+        z: Tensor = odeint(lambda t, z: case.model.field(z), z0, grid, method="rk4")
+        return z[::SUBSTEPS].movedim(0, -2)
+
+    return in_pieces(case, predict)
+
+
+def diffrax(case: Case) -> Gradient:
+    """``diffeqsolve`` under jit and grad of a squared error, without floor and projections."""
+    solve, parameters = jax_solve(case.model)
+    import jax
+    import jax.numpy as jnp
+
+    loss = jax.jit(jax.grad(lambda p, x: ((solve(p, x[:, 0]).swapaxes(0, 1) - x) ** 2).mean()))
+    pieces = [jnp.asarray(x.cpu().numpy()) for x in case.states.split(case.micro_batch)]
+
+    def run() -> None:
+        jax.block_until_ready([loss(parameters, piece) for piece in pieces])
+
+    return run
+
+
+WAYS: dict[str, Way] = {
+    "ours": ours(3),
+    "ours, two passes": ours(2),
+    "ours, one pass": ours(1),
+    "eager reference": eager,
+    "torch.compile of the substep": compiled,
+    "torchdiffeq rk4 (3/8 rule), no floor": torchdiffeq,
+    "diffrax rk4, no floor, no step": diffrax,
+}
+WITH_FLOOR = tuple(WAYS)[:5]  # those whose gradient is the objective's
+
+
+def make_states(n: int, device: torch.device) -> Tensor:
+    """Sequences of all motions ``(n, T, 22)``, mixed."""
+    each = -(-n // len(motions.names()))
+    parts = [motions.generate(k, each, seed=3, device=device).states for k in motions.names()]
+    order = torch.randperm(each * len(parts), generator=torch.Generator().manual_seed(0))
+    return torch.cat(parts)[order[:n].to(device)]
+
+
+def gradient_of(way: Way, case: Case) -> Tensor:
+    """All gradients of a batch in one vector, in float64."""
+    case.model.zero_grad(set_to_none=True)
+    way(case)()
+    return torch.cat(
+        [p.grad.flatten().double() for p in case.model.parameters() if p.grad is not None]
+    )
+
+
+def gradient_error(way: Way, case: Case) -> float:
+    """Relative norm of the difference to the reference in float64."""
+    exact = GaussianNND(case.model.config).to(case.device).double()
+    exact.load_state_dict(case.model.state_dict())
+    g = gradient_of(eager, Case(exact, case.states.double(), case.device, case.micro_batch))
+    return ((gradient_of(way, case) - g).norm() / g.norm()).item()
+
+
+def update_seconds(way: Way, case: Case, runs: int) -> float:
+    """Shortest of ``runs`` updates after a first one."""
+    case.model.zero_grad(set_to_none=True)
+    gradient = way(case)
+    optimizer = torch.optim.AdamW(case.model.parameters(), lr=0.0)
+    best = float("inf")
+    for run in range(runs + 1):
+        before = time.perf_counter()
+        optimizer.zero_grad(set_to_none=False)
+        gradient()
+        optimizer.step()
+        synchronize(case.device)
+        if run:
+            best = min(best, time.perf_counter() - before)
+    return best
+
+
+def add_row(table: Table, what: str, case: Case, small: Case, limit: float, first: float) -> float:
+    """Time one way, measure its gradient, and return its seconds."""
+    if case.device.type == "cuda":
+        torch.cuda.empty_cache()
+        torch.cuda.reset_peak_memory_stats(case.device)
+    s = update_seconds(WAYS[what], case, runs=5 if "ours" in what else 1)
+    gb = torch.cuda.max_memory_allocated(case.device) / 1e9 if case.device.type == "cuda" else 0.0
+    error = f"{gradient_error(WAYS[what], small):.1e}" if what in WITH_FLOOR else ""
+    memory = f"{gb:.1f}" if gb and "diffrax" not in what else ""
+    ratio = f"{s / first:.1f}" if first else ""
+    table.add_row(what, f"{s:.3f}", ratio, f"{s / limit:.2f}", error, memory)
+    return s
+
+
+def main() -> None:
+    """Print the table."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--device", type=torch.device, default=torch.device("cpu"))
+    parser.add_argument("--sequences", type=int, default=256)
+    parser.add_argument("--micro-batch", type=int, default=8192)
+    parser.add_argument("--only", default="", help="rows whose name has this in it")
+    args = parser.parse_args()
+    states = make_states(args.sequences, args.device)
+    model = load_pretrained().to(args.device).train()
+    case = Case(model, states, args.device, args.micro_batch)
+    small = Case(model, make_states(min(2048, args.sequences), args.device), args.device, 512)
+    rate = gemm_rate(args.device)
+    work = 3 * len(states) * EVALUATIONS * flops(model)
+    table = Table(title=f"one update of {len(states):,} sequences on {hardware(args.device)}")
+    for heading in ("what", "s", "times ours", "times the limit", "gradient error", "GB"):
+        table.add_column(heading, justify="left" if heading == "what" else "right")
+    first = 0.0  # ours, where it runs
+    for what in (name for name in WAYS if args.only in name):
+        try:
+            s = add_row(table, what, case, small, work / rate, first)
+            first = first or (s if "ours" in what else 0.0)
+        except NotHereError as reason:
+            table.add_row(what, str(reason))
+    console = Console(width=110)
+    console.print(table)
+    console.print(
+        f"limit: {work / 1e12:.2f} TFlop at {rate / 1e12:.2f} TFlop/s (float32 torch.mm) = "
+        f"{work / rate:.3f} s"
+    )
+    if args.device.type == "cuda":
+        half = gemm_rate(args.device, torch.float16)
+        console.print(
+            f"three half-precision passes at {half / 1e12:.0f} TFlop/s (float16 torch.mm) would "
+            f"take {3 * work / half:.3f} s"
+        )
+    console.print(
+        f"gradient error: against float64 over {len(small.states):,} sequences at trained weights; "
+        f"torch {torch.__version__}, {os.cpu_count()} cores"
+    )
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,43 @@
+"""The quickest rollout of a model on the machine at hand; what it computes is the reference."""
+
+from importlib.util import find_spec
+
+import torch
+
+from ..types import StateTensor, Times
+from .baselines import Predictor
+from .gaussian_nnd import GaussianNND
+
+
+def predictor(model: GaussianNND) -> Predictor:
+    """``model.rollout`` without gradients: fused on CUDA, compiled on the CPU, or as it is.
+
+    The model's present weights count: ask again after changing them.
+    """
+    kind, dtype = model.c_v.device.type, model.c_v.dtype
+    if dtype == torch.float32 and kind == "cuda" and find_spec("triton"):
+        from .fused import FusedRollout
+
+        if FusedRollout.supports(model):
+            return _fused(model)
+    if dtype == torch.float32 and kind == "cpu" and find_spec("numba"):
+        from .fast_cpu import rollout_cpu
+
+        return lambda z0, times: rollout_cpu(model, z0, times)
+    return torch.no_grad()(model.rollout)
+
+
+def _fused(model: GaussianNND) -> Predictor:
+    from .fused import FusedRollout
+
+    made: dict[tuple[int, tuple[float, ...]], FusedRollout] = {}
+
+    @torch.no_grad()
+    def predict(z0: StateTensor, times: Times) -> StateTensor:
+        key = len(z0), tuple(torch.as_tensor(times).tolist())
+        if key not in made:
+            made.clear()  # one size at a time: an evaluation has one, and a last shorter batch
+            made[key] = FusedRollout(model, times, rows=len(z0), passes=3)
+        return made[key](z0)
+
+    return predict
