@@ -1,0 +1,124 @@
+"""A scene in motion: frame after frame, of which only the objects' Gaussians are written."""
+
+from collections.abc import Iterator
+from typing import NamedTuple
+
+import torch
+from torch import Tensor
+
+from .. import rotations
+from ..errors import InputError
+from ..types import StateTensor, Vec3
+from . import sh as harmonics
+from .gaussians import GaussianScene
+from .transform import (
+    Form,
+    Objects,
+    States,
+    affine64,
+    congruence,
+    mean_inputs,
+    mean_matrices,
+    moving,
+    pack_symmetric,
+    relative,
+    rows_of,
+    shift,
+    transform,
+)
+
+
+class Frame(NamedTuple):
+    """One frame of an animated scene. Its tensors are overwritten by the next: clone to keep."""
+
+    means: Vec3
+    """``(N, 3)``."""
+    covariances: Tensor
+    """``(N, 6)``, see :func:`pack_symmetric`."""
+    sh: Tensor
+    """``(N, K, 3)``, turned with the objects."""
+    turns: dict[int, Tensor]
+    """Rotation ``(3, 3)`` of each object since the start, float64."""
+
+
+class AnimatedScene:
+    """A scene whose objects follow their states; the background is never copied.
+
+    Iterate for :class:`Frame` after :class:`Frame`; index for one frame as a whole
+    :class:`GaussianScene`.
+    """
+
+    def __init__(
+        self,
+        scene: GaussianScene,
+        z0: States | None,
+        z: States,
+        *,
+        object: Objects = None,
+        form: Form = "main",
+    ) -> None:
+        """Arguments as of :func:`transform`, with states ``(T, 22)`` an object in ``z``."""
+        self.scene, self.form = scene, form
+        self.states = moving(scene, z0, z, object, dim=2)
+        lengths = {len(b) for _, b in self.states.values()}
+        if len(lengths) != 1:
+            raise InputError(f"all objects need the same number of frames, got {sorted(lengths)}")
+        self.length = lengths.pop()
+
+    def __len__(self) -> int:
+        return self.length
+
+    def __getitem__(self, t: int) -> GaussianScene:
+        """Frame ``t``, as :func:`transform` gives it."""
+        if not -self.length <= t < self.length:
+            raise IndexError(t)
+        z0s, zs = ({i: pair[k] for i, pair in self.states.items()} for k in (0, 1))
+        return transform(self.scene, z0s, {i: z[t] for i, z in zs.items()}, form=self.form)
+
+    def __iter__(self) -> Iterator[Frame]:
+        """Frames in order, in buffers of this iterator in which only the objects' rows change."""
+        scene = self.scene
+        buffers = scene.means.clone(), pack_symmetric(scene.covariances), scene.sh.clone()
+        tracks = [_Track(scene, i, z0, z, self.form) for i, (z0, z) in self.states.items()]
+        for t in range(self.length):
+            for track in tracks:
+                track.write(t, *buffers)
+            yield Frame(*buffers, {track.index: track.turns[t] for track in tracks})
+
+
+class _Track:
+    """One object's matrices over all frames, and its Gaussians as they multiply them."""
+
+    def __init__(
+        self, scene: GaussianScene, index: int, z0: StateTensor, z: StateTensor, form: Form
+    ) -> None:
+        self.index, self.rows = index, rows_of(scene, index)
+        part, A = scene[self.rows], affine64(z0, z, form)
+        self.turns = rotations.to_matrix(relative(z0, z))
+        self.inputs = mean_inputs(part.means, z0)
+        self.mean_matrices = mean_matrices(A, shift(z0, z)).to(part.means)
+        # In float64: needles under extreme ratios would lose their short axes.
+        m = rotations.to_matrix(part.quats.double()) * part.log_scales.double().exp().unsqueeze(-2)
+        self.sigma, self.congruence = pack_symmetric(m @ m.mT), congruence(A, packed=True)
+        self.sh = part.sh
+
+    def write(self, t: int, means: Vec3, covariances: Tensor, sh: Tensor) -> None:
+        """Overwrite the object's rows with frame ``t``."""
+        means.index_copy_(0, self.rows, self.inputs @ self.mean_matrices[t])
+        covariances.index_copy_(0, self.rows, (self.sigma @ self.congruence[t]).to(covariances))
+        still = torch.equal(self.turns[t], torch.eye(3).to(self.turns))
+        if sh.shape[1] > 1:
+            turned = self.sh if still else harmonics.rotate(self.sh, self.turns[t])
+            sh.index_copy_(0, self.rows, turned)
+
+
+def frames(
+    scene: GaussianScene,
+    z0: States | None,
+    z: States,
+    *,
+    object: Objects = None,
+    form: Form = "main",
+) -> Iterator[Frame]:
+    """The frames of :class:`AnimatedScene`, one by one, in buffers that are reused."""
+    return iter(AnimatedScene(scene, z0, z, object=object, form=form))
