@@ -215,7 +215,8 @@ def _empty() -> dict[str, torch.Tensor]:
 
 def _scene(path: Path, data: Any) -> GaussianScene:
     """The arrays of gsply, which are before activation like ours."""
-    sh = np.concatenate([data.sh0[:, None], data.shN], axis=1)
+    rest = () if data.shN is None else (data.shN,)
+    sh = np.concatenate([data.sh0[:, None], *rest], axis=1)
     arrays = {
         "means": data.means,
         "quats": data.quats,
