@@ -350,6 +350,9 @@ def test_content_counts_before_the_ending(tmp_path):
         ("a.ply", b"ply\nformat ascii 1.0\nproperty float x\n", "line 3"),
         ("a.ply", b"ply\nformat ascii 1.0\nelement vertex 10\n", "does not end"),
         ("a.ply", b"ply\nend_header\n", "line 2"),
+        ("a.pt", b"PK\x03\x04", "cannot be read as a pt file"),
+        # Two volumes, which zipfile refuses even when only asked whether this is a zip file.
+        ("a.pt", b"PK\3\4PK\6\7" + bytes(12) + b"\2\0\0\0PK\5\6" + bytes(18), "multiple disks"),
         ("a.ply", b"ply\nformat ascii 1.0\nend_header\n", "holds no Gaussians"),
     ],
 )

@@ -30,6 +30,7 @@ MODELS = {
     "RADIAL": ((0, 0, 1, 2), 5),
     "OPENCV": ((0, 1, 2, 3), 8),
 }
+MODEL_FOLDERS = ("0", "sparse/0", "sparse", "colmap/sparse/0")
 DISTORTION = ("k1", "k2", "k3", "k4", "p1", "p2")
 
 
@@ -49,7 +50,7 @@ def load_cameras(path: Path | str, *, size: tuple[int, int] | None = None) -> li
 
     Args:
         path: a ``transforms.json``, or a folder with one; or a COLMAP text model: a folder with
-            ``cameras.txt`` and ``images.txt``, or one with ``sparse/0`` in it.
+            ``cameras.txt`` and ``images.txt``, or one with these in ``sparse/0``.
         size: width and height in pixels for files that do not say, such as NeRF's synthetic
             scenes (800, 800).
 
@@ -60,10 +61,10 @@ def load_cameras(path: Path | str, *, size: tuple[int, int] | None = None) -> li
     try:
         if path.is_file() and path.name not in ("cameras.txt", "images.txt"):
             return _from_transforms(path, size)
-        folder = path if path.is_dir() else path.parent
+        folder = path.parent if path.is_file() else path
         if path.is_dir() and (path / "transforms.json").is_file():
             return _from_transforms(path / "transforms.json", size)
-        for model in (folder, folder / "sparse" / "0", folder / "sparse"):
+        for model in (folder, *(folder / inner for inner in MODEL_FOLDERS)):
             if (model / "cameras.txt").is_file() and (model / "images.txt").is_file():
                 return _from_colmap(model)
         raise InputError(_nothing_found(path))

@@ -14,7 +14,6 @@ Values are float32. Gaussians with NaN or infinite values are dropped with one w
 logits (opacity 0 or 1) and a log scale of minus infinity (flat) are kept and made finite.
 """
 
-import zipfile
 from pathlib import Path
 
 import numpy as np
@@ -94,7 +93,7 @@ def _kind(path: Path) -> str:
         return "spz"
     if head[:6] == b"\x93NUMPY":
         return "npy"
-    if ending in (".pt", ".pth") and zipfile.is_zipfile(path):
+    if ending in (".pt", ".pth") and head[:2] == b"PK":
         return "pt"
     if ending == ".safetensors" or head[8:10] == b'{"':
         return "safetensors"
