@@ -18,7 +18,7 @@ import torch
 from ..errors import InputError
 from .files import foreign, usable, write_atomically
 from .gaussians import GaussianScene
-from .ply import Header, read_table
+from .ply import Header, read_columns
 
 CHUNK = 256  # Gaussians that share their bounds in a compressed .ply
 AXES = ("x", "y", "z")
@@ -119,7 +119,7 @@ def _columns(path: Path, header: Header, name: str, wanted: list[str], dtype: ty
     missing = [x for x in wanted if element is None or x not in element.names]
     if missing:
         raise InputError(f"{path}: a compressed .ply needs {missing[0]!r} in its element {name!r}")
-    return read_table(header, name).take(wanted, dtype)
+    return read_columns(header, name, {name: wanted}, dtype)[name]
 
 
 def _rest(path: Path, header: Header, n: int) -> np.ndarray:

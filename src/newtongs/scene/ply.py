@@ -12,7 +12,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import accumulate, islice
 from pathlib import Path
-from typing import BinaryIO
+from typing import BinaryIO, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -20,6 +20,7 @@ import numpy.typing as npt
 from ..errors import InputError
 
 HEADER_LIMIT = 1 << 18  # bytes; the longest splat header is under 3 kB
+BLOCK_BYTES = 1 << 19  # of rows read and taken apart at a time: they stay in the cache
 LIST_ROWS_LIMIT = 1_000_000  # rows of varying length that are walked one by one
 TYPES = {
     "char": "i1", "int8": "i1", "uchar": "u1", "uint8": "u1", "short": "i2", "int16": "i2",
@@ -82,35 +83,6 @@ class Header:
         return next((e for e in self.elements if e.name == name), None)
 
 
-@dataclass(frozen=True)
-class Table:
-    """Rows of an element, cut into the largest units in which every column begins and ends.
-
-    One gather of units then brings any columns of one type, several times faster than numpy's
-    structured arrays, whatever stands between them.
-    """
-
-    columns: Mapping[str, tuple[int, np.dtype]]
-    """First unit and type of each column."""
-    rows: np.ndarray
-    """``(N, units)`` of unsigned integers, or of float64 where the file is text."""
-
-    def __len__(self) -> int:
-        return len(self.rows)
-
-    def take(self, names: Sequence[str], dtype: npt.DTypeLike = np.float32) -> np.ndarray:
-        """The named columns as a fresh contiguous array ``(N, len(names))``."""
-        kinds = {self.columns[name][1] for name in names}
-        if len(kinds) > 1:
-            return np.concatenate([self.take([name], dtype) for name in names], axis=1)
-        kind = kinds.pop()
-        width = range(kind.itemsize // self.rows.itemsize)
-        units = [self.columns[name][0] + i for name in names for i in width]
-        picked = np.take(self.rows, units, axis=1).view(kind)
-        with np.errstate(over="ignore", invalid="ignore"):  # too large for float32: infinite
-            return picked.astype(dtype, copy=False)
-
-
 def read_header(path: Path) -> Header:
     """Parse the header of a PLY file."""
     with path.open("rb") as f:
@@ -148,23 +120,31 @@ def is_ply(head: bytes) -> bool:
     return head[:3] == b"ply" and head[3:4] in (b"\n", b"\r")
 
 
-def read_table(header: Header, name: str) -> Table:
-    """All rows of an element; an error when the file is shorter than its header says."""
-    element = header.element(name)
-    if element is None:
-        there = ", ".join(e.name for e in header.elements) or "none"
-        raise InputError(f"{header.path}: no element {name!r} in this PLY; elements: {there}")
-    if element.has_lists or not element.properties:
-        raise InputError(f"{header.path}: expected columns of plain numbers in element {name!r}")
-    if len(set(element.names)) < len(element.names):
-        raise InputError(f"{header.path}: a property of element {name!r} is named twice")
+def read_columns(
+    header: Header,
+    name: str,
+    groups: Mapping[str, Sequence[str]],
+    dtype: npt.DTypeLike = np.float32,
+) -> dict[str, np.ndarray]:
+    """Columns of an element, gathered into one contiguous array ``(N, len(columns))`` a group.
+
+    It is an error when the file is shorter than its header says.
+    """
+    element = _checked_element(header, name)
     with header.path.open("rb") as f:
         f.seek(header.size)
         for before in header.elements[: header.elements.index(element)]:
             _skip(f, header, before)
         _check_size(f, header, element)
-        read = _binary_table if header.order else _text_table
-        return read(f, header, element)
+        out = {key: np.empty((element.count, len(x)), dtype) for key, x in groups.items()}
+        layout = _layout(header, element)
+        gathers = [g for key, x in out.items() for g in _gathers(layout, groups[key], x)]
+        blocks = _binary_blocks if header.order else _text_blocks
+        with np.errstate(over="ignore", invalid="ignore"):  # too large for float32: infinite
+            for start, rows in blocks(f, header, element):
+                for gather in gathers:
+                    gather.fill(start, rows)
+    return out
 
 
 def header_bytes(count: int, properties: Mapping[str, str], comments: Sequence[str] = ()) -> bytes:
@@ -183,6 +163,18 @@ def _lines(head: bytes) -> Iterator[tuple[str, int]]:
     while (end := head.find(newline, start)) >= 0:
         yield head[start:end].decode("latin-1"), end + len(newline)
         start = end + len(newline)
+
+
+def _checked_element(header: Header, name: str) -> Element:
+    element = header.element(name)
+    if element is None:
+        there = ", ".join(e.name for e in header.elements) or "none"
+        raise InputError(f"{header.path}: no element {name!r} in this PLY; elements: {there}")
+    if element.has_lists or not element.properties:
+        raise InputError(f"{header.path}: expected columns of plain numbers in element {name!r}")
+    if len(set(element.names)) < len(element.names):
+        raise InputError(f"{header.path}: a property of element {name!r} is named twice")
+    return element
 
 
 def _count(text: str) -> int:
@@ -244,22 +236,75 @@ def _skip_row(f: BinaryIO, order: str, element: Element) -> None:
         f.seek(max(items, 0) * int(p.type[1]), os.SEEK_CUR)
 
 
-def _binary_table(f: BinaryIO, header: Header, element: Element) -> Table:
+class _Layout(NamedTuple):
+    """Rows cut into the largest units in which every column begins and ends.
+
+    One gather of units brings any columns of one type, whatever stands between them, several
+    times faster than numpy's structured arrays.
+    """
+
+    unit: np.dtype
+    width: int
+    """Units in a row."""
+    columns: dict[str, tuple[int, np.dtype]]
+    """First unit and type of each column."""
+
+
+def _layout(header: Header, element: Element) -> _Layout:
+    if not header.order:
+        kind = np.dtype(np.float64)
+        columns = {name: (i, kind) for i, name in enumerate(element.names)}
+        return _Layout(kind, len(columns), columns)
     kinds = [np.dtype(header.order + p.type) for p in element.properties]
     starts = [0, *accumulate(kind.itemsize for kind in kinds)]
     unit = math.gcd(*starts)
-    rows: np.ndarray = np.fromfile(f, f"u{unit}", element.count * starts[-1] // unit)
-    columns = {
-        name: (start // unit, kind)
-        for name, start, kind in zip(element.names, starts, kinds, strict=False)
-    }
-    return Table(columns, rows.reshape(element.count, -1 if element.count else starts[-1] // unit))
+    places = [start // unit for start in starts]
+    columns = dict(zip(element.names, zip(places, kinds, strict=False), strict=True))
+    return _Layout(np.dtype(f"u{unit}"), places[-1], columns)
 
 
-def _text_table(f: BinaryIO, header: Header, element: Element) -> Table:
-    kind = np.dtype(np.float64)
-    columns = {name: (i, kind) for i, name in enumerate(element.names)}
-    return Table(columns, _text_rows(f, header, element))
+@dataclass(frozen=True)
+class _Gather:
+    """Columns of one type on their way into ``out[:, to]``."""
+
+    out: np.ndarray
+    to: list[int]
+    kind: np.dtype
+    units: np.ndarray
+
+    def fill(self, start: int, rows: np.ndarray) -> None:
+        """Put a block of rows in place, without a copy between where types agree."""
+        part = self.out[start : start + len(rows)]
+        if self.kind == self.out.dtype and len(self.to) == self.out.shape[1]:
+            np.take(rows, self.units, axis=1, out=part.view(rows.dtype), mode="clip")
+        else:
+            part[:, self.to] = np.take(rows, self.units, axis=1).view(self.kind)
+
+
+def _gathers(layout: _Layout, names: Sequence[str], out: np.ndarray) -> Iterator[_Gather]:
+    for kind in {layout.columns[name][1] for name in names}:
+        to = [i for i, name in enumerate(names) if layout.columns[name][1] == kind]
+        first = np.array([layout.columns[names[i]][0] for i in to])
+        within = np.arange(kind.itemsize // layout.unit.itemsize)
+        yield _Gather(out, to, kind, (first[:, None] + within).ravel())
+
+
+def _binary_blocks(
+    f: BinaryIO, header: Header, element: Element
+) -> Iterator[tuple[int, np.ndarray]]:
+    """Blocks of rows that stay in the cache; the buffer is the same for all."""
+    layout = _layout(header, element)
+    step = max(1, min(element.count, BLOCK_BYTES // element.row_bytes))
+    buffer = np.empty((step, layout.width), layout.unit)
+    for start in range(0, element.count, step):
+        rows = buffer[: element.count - start]
+        if f.readinto(rows.data.cast("B")) != rows.nbytes:  # type: ignore[attr-defined]
+            raise InputError(f"{header.path}: the file became shorter while it was read")
+        yield start, rows
+
+
+def _text_blocks(f: BinaryIO, header: Header, element: Element) -> Iterator[tuple[int, np.ndarray]]:
+    yield 0, _text_rows(f, header, element)
 
 
 def _text_rows(f: BinaryIO, header: Header, element: Element) -> np.ndarray:

@@ -29,7 +29,7 @@ from .gaussians import (
     color_to_sh,
     opacity_to_logit,
 )
-from .ply import Header, Table, header_bytes, read_header, read_table
+from .ply import Header, header_bytes, read_columns, read_header
 
 MEANS = ["x", "y", "z"]
 NORMALS = ["nx", "ny", "nz"]
@@ -38,6 +38,7 @@ SCALES = ["scale_0", "scale_1", "scale_2"]
 ROTATION = ["rot_0", "rot_1", "rot_2", "rot_3"]
 NEEDED = [*MEANS, *COLOR, "opacity", *SCALES[:2], *ROTATION]
 OBJECT = "object_id"
+BLOCK = 2048  # rows put together at a time: they stay in the cache
 FLAT = 1e-3  # thickness of a 2DGS disc against its smaller scale
 MARK = "newtongs: scales are logarithms, opacities logits"
 
@@ -49,12 +50,11 @@ def read(path: Path, header: Header | None = None, *, activated: bool | None) ->
     present = vertex.names if vertex else []
     rest = _rest_names(path, present)
     _require_splats(path, present)
-    table = read_table(header, "vertex")
-    raw = _raw_fields(table, rest)
+    raw = _raw_fields(header, present, rest)
     if activated is None:
-        activated = _looks_activated(header, table, raw)
+        activated = _looks_activated(header, present, raw)
     fields = _from_activated(raw) if activated else raw
-    return usable(path, **_with_third_scale(fields), ids=_ids(table))
+    return usable(path, **_with_third_scale(fields), ids=_ids(header, present))
 
 
 def write(scene: GaussianScene, path: Path) -> None:
@@ -63,35 +63,35 @@ def write(scene: GaussianScene, path: Path) -> None:
     rest = [f"f_rest_{i}" for i in range(3 * (scene.sh.shape[1] - 1))]
     names = [*MEANS, *NORMALS, *COLOR, *rest, "opacity", *SCALES, *ROTATION]
     properties = dict.fromkeys(names, "float")
-    with_ids = bool((arrays["ids"] != BACKGROUND).any())
-    if with_ids:
+    parts = {"x": "means", "f_dc_0": "sh", "opacity": "logits", "scale_0": "log_scales"}
+    parts |= {"rot_0": "quats"}
+    places = {names.index(first): arrays[field] for first, field in parts.items()}
+    ids = _checked_ids(arrays["ids"])
+    if ids is not None:
         properties[OBJECT] = "int"
-    table = np.zeros((len(scene), len(properties)), "<f4")
-    columns = {name: i for i, name in enumerate(names)}
-    for first, part in (
-        ("x", arrays["means"]),
-        ("f_dc_0", _channel_major(arrays["sh"])),
-        ("opacity", arrays["logits"][:, None]),
-        ("scale_0", arrays["log_scales"]),
-        ("rot_0", arrays["quats"]),
-    ):
-        table[:, columns[first] : columns[first] + part.shape[1]] = part
-    if with_ids:
-        table.view("<i4")[:, -1] = _checked_ids(arrays["ids"])
 
     def fill(f: BinaryIO) -> None:
         f.write(header_bytes(len(scene), properties, [MARK]))
-        f.write(table.data)
+        table = np.zeros((min(len(scene), BLOCK), len(properties)), "<f4")
+        for start in range(0, len(scene), BLOCK):
+            rows = table[: len(scene) - start]
+            for column, array in places.items():
+                part = _row_major(array[start : start + BLOCK])
+                rows[:, column : column + part.shape[1]] = part
+            if ids is not None:
+                rows.view("<i4")[:, -1] = ids[start : start + BLOCK]
+            f.write(rows.data)
 
     write_atomically(path, fill)
 
 
-def _channel_major(sh: np.ndarray) -> np.ndarray:
-    """Constant colour, then all other coefficients of red, of green, of blue: ``(N, 3 K)``."""
-    order = np.arange(3 * sh.shape[1]).reshape(-1, 3)
+def _row_major(x: np.ndarray) -> np.ndarray:
+    """Columns of a field in the file's order: for harmonics the constant ones, then by channel."""
+    if x.ndim < 3:
+        return x.reshape(len(x), -1)
+    order = np.arange(x[0].size).reshape(-1, 3)
     order = np.concatenate([order[0], order[1:].T.ravel()])
-    # The width is given, for an empty scene has none to infer; take outruns a transposed copy.
-    return np.take(sh.reshape(len(sh), len(order)), order, axis=1)
+    return np.take(x.reshape(len(x), -1), order, axis=1)  # far faster than a transposed copy
 
 
 def _require_splats(path: Path, present: list[str]) -> None:
@@ -115,29 +115,30 @@ def _rest_names(path: Path, present: list[str]) -> list[str]:
     return names
 
 
-def _raw_fields(table: Table, rest: list[str]) -> dict[str, Tensor]:
+def _raw_fields(header: Header, present: list[str], rest: list[str]) -> dict[str, Tensor]:
     """The columns as they are, one tensor a field."""
     channel = len(rest) // 3
-    sh = [*COLOR, *(rest[c * channel + k] for k in range(channel) for c in range(3))]
-    scales = [name for name in SCALES if name in table.columns]
-    fields = {
-        "means": table.take(MEANS),
-        "quats": table.take(ROTATION),
-        "log_scales": table.take(scales),
-        "logits": table.take(["opacity"])[:, 0],
-        "sh": table.take(sh).reshape(len(table), channel + 1, 3),
+    groups = {
+        "means": MEANS,
+        "quats": ROTATION,
+        "log_scales": [name for name in SCALES if name in present],
+        "logits": ["opacity"],
+        "sh": [*COLOR, *(rest[c * channel + k] for k in range(channel) for c in range(3))],
     }
+    fields = read_columns(header, "vertex", groups)
+    fields["logits"] = fields["logits"][:, 0]
+    fields["sh"] = fields["sh"].reshape(-1, channel + 1, 3)
     return {name: torch.from_numpy(x) for name, x in fields.items()}
 
 
-def _looks_activated(header: Header, table: Table, raw: Mapping[str, Tensor]) -> bool:
+def _looks_activated(header: Header, present: list[str], raw: Mapping[str, Tensor]) -> bool:
     """Whether an LGM file holds opacity, scale and colour themselves: a guess from ranges.
 
     Only without normals, f_rest and our own mark, and only when every opacity lies in [0, 1],
     every scale above 0 and every colour in [0, 1]. Read as logits and logarithms such a file
     would hold nothing but half-opaque, pale grey Gaussians of more than unit size.
     """
-    if {*NORMALS, "f_rest_0"} & {*table.columns} or not len(table):
+    if {*NORMALS, "f_rest_0"} & {*present} or not len(raw["means"]):
         return False
     if any(MARK in line for line in header.comments):
         return False
@@ -174,13 +175,18 @@ def _with_third_scale(fields: dict[str, Tensor]) -> dict[str, Tensor]:
     return {**fields, "log_scales": torch.cat([x, thin], -1)}
 
 
-def _ids(table: Table) -> Tensor | None:
-    return (
-        torch.from_numpy(table.take([OBJECT], np.int64)[:, 0]) if OBJECT in table.columns else None
+def _ids(header: Header, present: list[str]) -> Tensor | None:
+    if OBJECT not in present:
+        return None
+    return torch.from_numpy(
+        read_columns(header, "vertex", {"ids": [OBJECT]}, np.int64)["ids"][:, 0]
     )
 
 
-def _checked_ids(ids: np.ndarray) -> np.ndarray:
+def _checked_ids(ids: np.ndarray) -> np.ndarray | None:
+    """Ids to write, or None where all is background."""
+    if not (ids != BACKGROUND).any():
+        return None
     limits = np.iinfo(np.int32)
     if ids.min() < limits.min or ids.max() > limits.max:
         raise InputError("object ids in a .ply are 32-bit numbers; renumber the objects")
