@@ -17,13 +17,12 @@ from .transform import (
     States,
     affine64,
     congruence,
-    mean_inputs,
+    homogeneous,
     mean_matrices,
     moving,
     pack_symmetric,
     relative,
     rows_of,
-    shift,
     transform,
 )
 
@@ -95,8 +94,8 @@ class _Track:
         self.index, self.rows = index, rows_of(scene, index)
         part, A = scene[self.rows], affine64(z0, z, form)
         self.turns = rotations.to_matrix(relative(z0, z))
-        self.inputs = mean_inputs(part.means, z0)
-        self.mean_matrices = mean_matrices(A, shift(z0, z)).to(part.means)
+        self.inputs = homogeneous(part.means)
+        self.mean_matrices = mean_matrices(A, z0, z).to(part.means)
         # In float64: needles under extreme ratios would lose their short axes.
         m = rotations.to_matrix(part.quats.double()) * part.log_scales.double().exp().unsqueeze(-2)
         self.sigma, self.congruence = pack_symmetric(m @ m.mT), congruence(A, packed=True)

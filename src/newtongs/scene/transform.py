@@ -12,6 +12,7 @@ Small matrices are made in float64. At the initial state the map is the identity
 and so is what it makes of the Gaussians.
 """
 
+import math
 from collections.abc import Mapping, Sequence
 from typing import Literal, TypeAlias, get_args
 
@@ -35,6 +36,8 @@ UPPER = (0, 1, 2, 4, 5, 8)  # xx, xy, xz, yy, yz, zz in a flattened (3, 3)
 FULL = (0, 1, 2, 1, 3, 4, 2, 4, 5)  # the inverse: which packed number fills each of the nine
 MOVED = ("means", "quats", "log_scales", "sh")  # fields of a scene that move
 SWEEPS = 12  # of Jacobi rotations; 4 are common, the method converges quadratically
+CHUNK = 8192  # Gaussians decomposed at a time, few enough for the cache and for one thread
+TINY = 1e-290  # keeps quotients of vanishing columns finite
 CONVERGED = 1e-8  # cosine between columns before a sweep, whose square is then below rounding
 
 
@@ -157,35 +160,52 @@ def principal_axes(B: Tensor) -> tuple[Tensor, Tensor]:
     leaves axes that are orthogonal already in their place, so shapes change continuously with the
     motion. ``U (N, 3, 3)`` are rotations; ``s (N, 3)`` are not sorted.
     """
+    if not len(B):
+        return B, B[..., 0]
+    U, s = zip(*(_jacobi(part) for part in B.split(CHUNK)), strict=True)
+    return torch.cat(U), torch.cat(s)
+
+
+def _jacobi(B: Tensor) -> tuple[Tensor, Tensor]:
+    """:func:`principal_axes` of a few thousand, which stay in the cache."""
     columns = list(B.movedim(-1, 0).movedim(-1, 1).contiguous())  # three of (3, N)
     for _ in range(SWEEPS):
         worst = max([_orthogonalize(columns, i, j) for i, j in ((0, 1), (0, 2), (1, 2))])
         if not worst > CONVERGED:
             break
-    W = torch.stack(columns).movedim(-1, 0)  # (N, column, component)
-    s = torch.linalg.vector_norm(W, dim=-1)
-    axes = W / s.clamp_min(1e-300).unsqueeze(-1)
+    squares = torch.stack([_dot(c, c) for c in columns]).clamp_min(TINY)  # (3, N)
+    inverse = torch.rsqrt(squares)
+    axes = torch.stack(columns) * inverse.unsqueeze(1)  # (column, component, N)
     # The shortest column has the least accurate direction: take it from the other two.
-    third = torch.linalg.cross(axes.roll(-1, dims=1), axes.roll(-2, dims=1))
-    shortest = torch.nn.functional.one_hot(s.argmin(-1), 3).bool().unsqueeze(-1)
-    axes = torch.where(
-        shortest, third / torch.linalg.vector_norm(third, dim=-1, keepdim=True), axes
-    )
-    return axes.mT, s
+    third = torch.linalg.cross(axes.roll(-1, 0), axes.roll(-2, 0), dim=1)
+    third = third * torch.stack([torch.rsqrt(_dot(c, c)) for c in third]).unsqueeze(1)
+    shortest = squares == squares.amin(0)
+    axes = torch.where(shortest.unsqueeze(1), third, axes)
+    return axes.permute(2, 1, 0), (squares * inverse).mT
 
 
 def _orthogonalize(columns: list[Tensor], i: int, j: int) -> float:
-    """Turn columns ``i`` and ``j`` until orthogonal; the largest cosine there was between them."""
+    """Turn columns ``i`` and ``j`` until orthogonal; the largest cosine there was between them.
+
+    Roots are taken as ``x rsqrt(x)``: on the CPU torch hands a plain root to a library that wakes
+    threads even for a few thousand numbers.
+    """
     a, b = columns[i], columns[j]
-    aa, bb, ab = (x[0] + x[1] + x[2] for x in (a * a, b * b, a * b))
+    aa, bb, ab = _dot(a, a), _dot(b, b), _dot(a, b)
     gap = bb - aa
-    root = gap.abs() + torch.sqrt(gap * gap + 4 * ab * ab)
-    t = 2 * ab * torch.where(gap < 0, -1.0, 1.0) / root.clamp_min(1e-300)
+    square = (gap * gap + 4 * ab * ab).clamp_min(TINY)
+    t = 2 * ab / torch.copysign(gap.abs() + square * torch.rsqrt(square), gap)
     cos = torch.rsqrt(1 + t * t)
     sin = cos * t
     columns[i], columns[j] = cos * a - sin * b, sin * a + cos * b
-    cosine = ab * ab / (aa * bb).clamp_min(1e-300)
-    return float(cosine.amax().sqrt()) if cosine.numel() else 0.0
+    cosine = ab * ab / (aa * bb).clamp_min(TINY)
+    return math.sqrt(float(cosine.amax()))
+
+
+def _dot(a: Tensor, b: Tensor) -> Tensor:
+    """Scalar products ``(N,)`` of vectors ``(3, N)``."""
+    c = a * b
+    return c[0] + c[1] + c[2]
 
 
 def pack_symmetric(m: Tensor) -> Tensor:
@@ -234,7 +254,7 @@ def transform_sequence(
     A, width = affine64(z0, z, form), 6 if packed else 9
     shapes = (len(z), len(g), 3), (len(z), len(g), width)
     buffers = _buffers(out, shapes, g)
-    moved = _product(mean_inputs(g, z0), mean_matrices(A, shift(z0, z)), buffers[0])
+    moved = _product(homogeneous(g), mean_matrices(A, z0, z), buffers[0])
     turned = _product(sigma, congruence(A, packed=packed), buffers[1])
     return moved, turned if packed else turned.unflatten(-1, (3, 3))
 
@@ -259,19 +279,18 @@ def shift(z0: StateTensor, z: StateTensor) -> Vec3:
     return State(z).p.double() - State(z0).p.double()
 
 
-def mean_inputs(g: Vec3, z0: StateTensor) -> Tensor:
-    """``(N, 7)``: g, g - p_0 and 1.
+def homogeneous(g: Vec3) -> Tensor:
+    """``(N, 4)``: g and 1."""
+    return torch.cat([g, torch.ones_like(g[:, :1])], dim=-1)
 
-    Written as ``g + (A - I)(g - p_0) + (p_t - p_0)`` nothing is rounded that does not move.
+
+def mean_matrices(A: Tensor, z0: StateTensor, z: StateTensor) -> Tensor:
+    """``(T, 4, 3)``, the map of the means, to be multiplied from the right.
+
+    The translation ``p_t - A p_0`` is ``(p_t - p_0) - (A - I) p_0``: zero when nothing moved.
     """
-    centred = (g.double() - State(z0).p.double()).to(g.dtype)
-    return torch.cat([g, centred, torch.ones_like(g[:, :1])], dim=-1)
-
-
-def mean_matrices(A: Tensor, offset: Vec3) -> Tensor:
-    """``(T, 7, 3)``, to be multiplied from the right."""
-    eye = torch.eye(3).to(A)
-    return torch.cat([eye.expand_as(A), (A - eye).mT, offset.unsqueeze(-2)], dim=-2)
+    moved = shift(z0, z) - State(z0).p.double() @ (A - torch.eye(3).to(A)).mT
+    return torch.cat([A.mT, moved.unsqueeze(-2)], dim=-2)
 
 
 def congruence(A: Tensor, *, packed: bool) -> Tensor:
@@ -327,15 +346,18 @@ def moving(
     scene: GaussianScene, z0: States | None, z: States, object: Objects, dim: int
 ) -> dict[int, tuple[StateTensor, StateTensor]]:
     """Initial and later state of every object that moves; ``dim`` counts those of the later."""
-    later = _by_object(scene, z, object, "z")
-    initial = None if z0 is None else _by_object(scene, z0, object, "z0")
-    present, pairs = scene.object_ids, {}
+    if object is None and not (isinstance(z, Mapping) and (z0 is None or isinstance(z0, Mapping))):
+        object = _only_object(scene)
+    later = _by_object(z, object, "z")
+    initial = None if z0 is None else _by_object(z0, object, "z0")
+    pairs = {}
     for index, b in later.items():
-        if index not in present:
-            raise InputError(f"no object {index} in the scene; there are {present}")
+        means = scene.means[scene.ids == index]
+        if not len(means):
+            raise InputError(f"no object {index} in the scene; there are {scene.object_ids}")
         if initial is not None and index not in initial:
             raise InputError(f"z0 has no state of object {index}; it has {[*initial]}")
-        a = initial_state(scene.means[scene.ids == index]) if initial is None else initial[index]
+        a = initial_state(means) if initial is None else initial[index]
         pairs[index] = (
             _checked(a, f"z0 of object {index}", 1).to(scene.device),
             _checked(b, f"z of object {index}", dim).to(scene.device),
@@ -343,19 +365,15 @@ def moving(
     return pairs
 
 
-def _by_object(
-    scene: GaussianScene, z: States, object: Objects, name: str
-) -> Mapping[int, StateLike]:
+def _by_object(z: States, object: Objects, name: str) -> Mapping[int, StateLike]:
     """States as a mapping from object id."""
     if isinstance(z, Mapping):
         if not z:
             raise InputError(f"{name}: no states; give at least one object's")
         return z
-    if object is None:
-        object = _only_object(scene)
     if isinstance(object, int):
         return {object: z}
-    x, ids = as_tensor(z, name), list(object)
+    x, ids = as_tensor(z, name), list(object or ())
     if x.dim() < 2 or len(x) != len(ids) or len(set(ids)) != len(ids):
         raise InputError(f"{name}: expected a state for each of {ids}, got shape {tuple(x.shape)}")
     return dict(zip(ids, x, strict=True))
