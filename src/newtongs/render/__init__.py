@@ -1,1 +1,11 @@
-"""Pictures of Gaussian scenes."""
+"""Pictures of Gaussian scenes: three renderers behind one call, and films.
+
+``light`` is the paper's point splat, ``ewa`` draws true covariances on the CPU, ``gsplat`` does so
+on CUDA; ``reference`` is the slow specification of the last two.
+"""
+
+from .picture import Picture
+from .scenes import render, render_frames
+from .video import contact_sheet, write_png, write_video
+
+__all__ = ["Picture", "contact_sheet", "render", "render_frames", "write_png", "write_video"]

@@ -1,0 +1,209 @@
+"""The first half of ``ewa``, compiled: from Gaussians to records, in float64.
+
+Numba's cache looks at the time stamp of this file alone: after changing a constant that is imported
+here, ``touch`` it.
+"""
+
+import math
+from typing import Any, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from .ewa_records import (
+    DEPTH,
+    DY_WIDEST,
+    EXT_X,
+    EXT_Y,
+    HX,
+    HY,
+    IX,
+    IY,
+    OPACITY,
+    P_MAX,
+    RED,
+    A,
+    Array,
+    B,
+    G,
+    compiled,
+)  # fmt: skip
+from .footprint import ALPHA_MIN, EPS2D, NEAR, VIEW_MARGIN
+
+LOG2_ROOT = math.sqrt(0.5 / math.log(2))  # exp(-d^2 / 2) = 2^-(LOG2_ROOT d)^2
+ZERO = np.float32(0)  # a bare Python number would turn float32 arithmetic into float64
+
+
+# Factors of the real spherical harmonics, with the sign (-1)^m as in all Gaussian-splatting files.
+TWO, THREE = np.float32(2), np.float32(3)
+Y00, Y1 = np.float32(math.sqrt(1 / (4 * math.pi))), np.float32(math.sqrt(3 / (4 * math.pi)))
+Y2A, Y2D = np.float32(math.sqrt(15 / (4 * math.pi))), np.float32(math.sqrt(15 / (16 * math.pi)))
+Y2B, Y2C = np.float32(math.sqrt(45 / (16 * math.pi))), np.float32(math.sqrt(5 / (16 * math.pi)))
+Y3A, Y3B = np.float32(math.sqrt(35 / (32 * math.pi))), np.float32(math.sqrt(105 / (16 * math.pi)))
+Y3C, Y3D = (
+    np.float32(5 * math.sqrt(21 / (32 * math.pi))),
+    np.float32(math.sqrt(21 / (32 * math.pi))),
+)
+Y3E, Y3F = (
+    np.float32(5 * math.sqrt(7 / (16 * math.pi))),
+    np.float32(3 * math.sqrt(7 / (16 * math.pi))),
+)
+
+
+class View(NamedTuple):
+    """A camera as plain numbers."""
+
+    w2c: npt.NDArray[np.float64]  # (3, 4)
+    position: npt.NDArray[np.float64]  # (3,), in the world
+    fx: float
+    fy: float
+    cx: float
+    cy: float
+    width: int
+    height: int
+
+
+class Splats(NamedTuple):
+    """Gaussians as float32 arrays; what is not used has length zero."""
+
+    means: Array  # (N, 3)
+    quats: Array  # (N, 4)
+    scales: Array  # (N, 3)
+    covariances: Array  # (N, 6): xx xy xz yy yz zz; or (0, 6) to take quats and scales
+    opacities: Array  # (N,)
+    sh: Array  # (N, K, 3); or (0, K, 3) to take colors
+    colors: Array  # (N, 3)
+
+
+@compiled("contract")
+def _covariance(splats: Splats, i: int) -> tuple[float, float, float, float, float, float]:
+    """Upper triangle of ``R diag(s^2) R^T``, or the one that was given."""
+    if len(splats.covariances):
+        c = splats.covariances[i]
+        return (
+            np.float64(c[0]), np.float64(c[1]), np.float64(c[2]),
+            np.float64(c[3]), np.float64(c[4]), np.float64(c[5]),
+        )  # fmt: skip
+    q, s = splats.quats[i], splats.scales[i]
+    w, x, y, z = np.float64(q[0]), np.float64(q[1]), np.float64(q[2]), np.float64(q[3])
+    s0, s1, s2 = np.float64(s[0]) ** 2, np.float64(s[1]) ** 2, np.float64(s[2]) ** 2
+    a0, a1, a2 = 1 - 2 * (y * y + z * z), 2 * (x * y - w * z), 2 * (x * z + w * y)
+    b0, b1, b2 = 2 * (x * y + w * z), 1 - 2 * (x * x + z * z), 2 * (y * z - w * x)
+    c0, c1, c2 = 2 * (x * z - w * y), 2 * (y * z + w * x), 1 - 2 * (x * x + y * y)
+    return (
+        a0 * a0 * s0 + a1 * a1 * s1 + a2 * a2 * s2,
+        a0 * b0 * s0 + a1 * b1 * s1 + a2 * b2 * s2,
+        a0 * c0 * s0 + a1 * c1 * s1 + a2 * c2 * s2,
+        b0 * b0 * s0 + b1 * b1 * s1 + b2 * b2 * s2,
+        b0 * c0 * s0 + b1 * c1 * s1 + b2 * c2 * s2,
+        c0 * c0 * s0 + c1 * c1 * s1 + c2 * c2 * s2,
+    )
+
+
+@compiled("contract")
+def _projected_covariance(
+    cov: tuple[float, float, float, float, float, float],
+    view: View,
+    x: float,
+    y: float,
+    z: float,
+) -> tuple[float, float, float]:
+    """``J W Sigma W^T J^T`` plus the low-pass: entries ``A`` (xx), ``B`` (xy), ``C`` (yy).
+
+    ``J`` is taken at the view's margin for Gaussians outside it, where it would explode.
+    """
+    margin_x, margin_y = VIEW_MARGIN * 0.5 * view.width, VIEW_MARGIN * 0.5 * view.height
+    tx = min(
+        max(x / z, -(view.cx + margin_x) / view.fx), (view.width - view.cx + margin_x) / view.fx
+    )
+    ty = min(
+        max(y / z, -(view.cy + margin_y) / view.fy), (view.height - view.cy + margin_y) / view.fy
+    )
+    W, jx, jy = view.w2c, view.fx / z, view.fy / z
+    # Rows of J W.
+    m0, m1, m2 = (
+        jx * (W[0, 0] - tx * W[2, 0]),
+        jx * (W[0, 1] - tx * W[2, 1]),
+        jx * (W[0, 2] - tx * W[2, 2]),
+    )
+    n0, n1, n2 = (
+        jy * (W[1, 0] - ty * W[2, 0]),
+        jy * (W[1, 1] - ty * W[2, 1]),
+        jy * (W[1, 2] - ty * W[2, 2]),
+    )
+    xx, xy, xz, yy, yz, zz = cov
+    e0, e1, e2 = (
+        xx * m0 + xy * m1 + xz * m2,
+        xy * m0 + yy * m1 + yz * m2,
+        xz * m0 + yz * m1 + zz * m2,
+    )
+    f0, f1, f2 = (
+        xx * n0 + xy * n1 + xz * n2,
+        xy * n0 + yy * n1 + yz * n2,
+        xz * n0 + yz * n1 + zz * n2,
+    )
+    A = m0 * e0 + m1 * e1 + m2 * e2 + EPS2D
+    B = m0 * f0 + m1 * f1 + m2 * f2
+    C = n0 * f0 + n1 * f1 + n2 * f2 + EPS2D
+    return A, B, C
+
+
+@compiled("contract")
+def _shade(splats: Splats, i: int, view: View, out: Array) -> None:
+    """Colour seen from the camera, ``max(0, 0.5 + sum_k sh_k Y_k(d))``."""
+    if not len(splats.sh):
+        for c in range(3):
+            out[RED + c] = splats.colors[i, c]
+        return
+    sh, m = splats.sh[i], splats.means[i]
+    x, y, z = m[0] - view.position[0], m[1] - view.position[1], m[2] - view.position[2]
+    n = 1 / math.sqrt(max(x * x + y * y + z * z, 1e-60))
+    x, y, z = np.float32(x * n), np.float32(y * n), np.float32(z * n)
+    for c in range(3):
+        s = np.float32(0.5) + Y00 * sh[0, c]
+        if len(sh) > 1:
+            s += Y1 * (-y * sh[1, c] + z * sh[2, c] - x * sh[3, c])
+        if len(sh) > 4:
+            xx, yy, zz = x * x, y * y, z * z
+            s += Y2A * (x * y * sh[4, c] - y * z * sh[5, c] - x * z * sh[7, c])
+            s += (Y2B * zz - Y2C) * sh[6, c] + Y2D * (xx - yy) * sh[8, c]
+        if len(sh) > 9:
+            s -= Y3A * (y * (THREE * xx - yy) * sh[9, c] + x * (xx - THREE * yy) * sh[15, c])
+            s += Y3B * z * (TWO * x * y * sh[10, c] + (xx - yy) * sh[14, c])
+            s += (Y3D - Y3C * zz) * (y * sh[11, c] + x * sh[13, c])
+            s += z * (Y3E * zz - Y3F) * sh[12, c]
+        out[RED + c] = max(s, ZERO)
+
+
+@compiled("contract")
+def _record(splats: Splats, i: int, view: View, out: Array) -> bool:
+    """Fill the record of Gaussian ``i``; False when no pixel can see it."""
+    W, m, o = view.w2c, splats.means[i], np.float64(splats.opacities[i])
+    z = W[2, 0] * m[0] + W[2, 1] * m[1] + W[2, 2] * m[2] + W[2, 3]
+    if not (z >= NEAR and o >= ALPHA_MIN):  # NaN fails too
+        return False
+    x = W[0, 0] * m[0] + W[0, 1] * m[1] + W[0, 2] * m[2] + W[0, 3]
+    y = W[1, 0] * m[0] + W[1, 1] * m[1] + W[1, 2] * m[2] + W[1, 3]
+    px, py = view.fx * x / z + view.cx, view.fy * y / z + view.cy
+    xx, xy, yy = _projected_covariance(_covariance(splats, i), view, x, y, z)
+    det = xx * yy - xy * xy
+    reach = 2 * math.log(o / ALPHA_MIN)  # squared distance, in standard deviations, of 1 / 255
+    ext_x, ext_y = math.sqrt(reach * xx), math.sqrt(reach * yy)
+    inside_x = px + ext_x > 0 and px - ext_x < view.width
+    inside_y = py + ext_y > 0 and py - ext_y < view.height
+    if not (det > 0 and det < np.inf and inside_x and inside_y):
+        return False
+    out[IX], out[IY] = math.floor(px), math.floor(py)
+    out[HX], out[HY] = 0.5 - (px - math.floor(px)), 0.5 - (py - math.floor(py))
+    out[A], out[G], out[B] = LOG2_ROOT * math.sqrt(yy / det), xy / yy, LOG2_ROOT / math.sqrt(yy)
+    out[P_MAX], out[DY_WIDEST] = LOG2_ROOT**2 * reach, xy * math.sqrt(reach / xx)
+    out[OPACITY], out[DEPTH], out[EXT_X], out[EXT_Y] = o, z, ext_x, ext_y
+    _shade(splats, i, view, out)
+    return True
+
+
+@compiled()
+def project(splats: Splats, view: View, first: int, last: int, records: Array, seen: Any) -> None:
+    """Records ``(N, 16)`` of the Gaussians from ``first`` to ``last``, and which of them count."""
+    for i in range(first, last):
+        seen[i] = _record(splats, i, view, records[i])

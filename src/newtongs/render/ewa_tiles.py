@@ -1,0 +1,294 @@
+"""The second half of ``ewa``, compiled: sort records by depth, bin them into tiles, blend.
+
+Numba's cache looks at the time stamp of this file alone: after changing a constant that is imported
+here, ``touch`` it.
+"""
+
+import math
+from typing import Any
+
+import numpy as np
+
+from .ewa_records import (
+    BLUE,
+    DEPTH,
+    DY_WIDEST,
+    EXT_X,
+    EXT_Y,
+    GREEN,
+    HX,
+    HY,
+    IX,
+    IY,
+    OPACITY,
+    P_MAX,
+    RECORD,
+    RED,
+    A,
+    Array,
+    B,
+    G,
+    Indices,
+    compiled,
+)  # fmt: skip
+from .footprint import ALPHA_CAP, ALPHA_MIN, T_MIN
+
+TILE = 16  # pixels a side of what has its own list of Gaussians
+BLOCK_X, BLOCK_Y = 8, 4  # pixels that are blended together, without a branch
+CHECK_EVERY = 16  # Gaussians between two looks at whether a tile is opaque already
+MARGIN = 1e-3  # pixels by which a footprint is widened before culling, against rounding
+
+# A bare Python number would turn float32 arithmetic into float64.
+ZERO, ONE, CAP, LOW, STOP = map(np.float32, (0, 1, ALPHA_CAP, ALPHA_MIN, T_MIN))
+# Adding 1.5 * 2^23 rounds to an integer, whose bits then are the lowest of the sum.
+ROUND, MANTISSA, UNIT_BITS = np.float32(1.5 * 2**23), np.int32(23), np.int32(127 << 23)
+FAINT = np.float32(40)  # 2^-40 is below any threshold
+# 2^f for |f| <= 1/2 to 2e-7: interpolation at Chebyshev nodes.
+E0, E1, E2, E3, E4, E5 = map(
+    np.float32,
+    np.polynomial.Chebyshev.interpolate(lambda f: 2.0**f, 5, domain=[-0.5, 0.5])
+    .convert(kind=np.polynomial.Polynomial)
+    .coef,
+)
+
+
+# --- sort and bin ---------------------------------------------------------------------------------
+
+
+@compiled()
+def by_depth(records: Array, seen: Any) -> Array:
+    """Records of the visible Gaussians from near to far; equal depths keep their order.
+
+    A radix sort: the bits of positive floats are ordered as the floats are.
+    """
+    n = 0
+    for i in range(len(seen)):
+        n += seen[i]
+    keys, order = np.empty(n, np.uint32), np.empty(n, np.int32)
+    n = 0
+    for i in range(len(seen)):
+        if seen[i]:
+            keys[n] = np.float32(records[i, DEPTH]).view(np.uint32)
+            order[n] = i
+            n += 1
+    for shift in (0, 11, 22):
+        keys, order = _radix_pass(keys, order, np.uint32(shift))
+    out = np.empty((n, RECORD), np.float32)
+    for i in range(n):
+        for c in range(RECORD):
+            out[i, c] = records[order[i], c]
+    return out
+
+
+@compiled()
+def _radix_pass(keys: Any, order: Indices, shift: Any) -> Any:
+    """Stable counting sort by eleven bits."""
+    mask = np.uint32(2047)
+    widestt = np.zeros(2049, np.int64)
+    for i in range(len(keys)):
+        widestt[((keys[i] >> shift) & mask) + 1] += 1
+    for b in range(2048):
+        widestt[b + 1] += widestt[b]
+    new_keys, new_order = np.empty_like(keys), np.empty_like(order)
+    for i in range(len(keys)):
+        b = (keys[i] >> shift) & mask
+        new_keys[widestt[b]], new_order[widestt[b]] = keys[i], order[i]
+        widestt[b] += 1
+    return new_keys, new_order
+
+
+@compiled()
+def _tiles(low: float, high: float, count: int) -> tuple[int, int]:
+    """Tiles, first and one past the last, with a pixel centre between two coordinates."""
+    first = math.floor((max(low, 0.0) - 0.5) / TILE)  # up to half a pixel too many: harmless
+    last = math.floor((min(high, 1.0 * TILE * count) - 0.5) / TILE) + 1
+    return max(int(first), 0), min(int(last), count)
+
+
+@compiled()
+def bin_strips(records: Array, strips: int) -> tuple[Any, Indices]:
+    """Gaussians that touch each strip of tiles: where its list widestts, and the lists, near first.
+
+    The first pass counts, the second fills.
+    """
+    widestt = np.zeros(strips + 1, np.int64)
+    filled = np.empty(0, np.int32)
+    for fill in (False, True):
+        for i in range(len(records)):
+            y = np.float64(records[i, IY]) + 0.5 - records[i, HY]
+            reach = records[i, EXT_Y] + MARGIN
+            first, last = _tiles(y - reach, y + reach, strips)
+            for s in range(first, last):
+                if fill:
+                    filled[widestt[s]] = i
+                widestt[s + (not fill)] += 1
+        if not fill:
+            for s in range(strips):
+                widestt[s + 1] += widestt[s]
+            filled = np.empty(widestt[strips], np.int32)
+    for s in range(strips, 0, -1):  # filling moved every widestt to the next one's place
+        widestt[s] = widestt[s - 1]
+    widestt[0] = 0
+    return widestt, filled
+
+
+@compiled("contract")
+def _edge(r: Array, dy: float) -> float:
+    """How far the footprint reaches in +x of its centre, on the line ``dy`` below it."""
+    v = r[B] * dy
+    return r[G] * dy + math.sqrt(max(np.float64(r[P_MAX]) - v * v, 0.0)) / r[A]
+
+
+@compiled("contract")
+def _tile_span(r: Array, y0: int, tiles: int) -> tuple[int, int]:
+    """Tiles of the strip from row ``y0`` that the footprint touches.
+
+    Exact for the ellipse: its widest point in the strip is the widest of all or on the border.
+    """
+    top = max(np.float64(y0 - r[IY] + r[HY]), -np.float64(r[EXT_Y]))
+    bottom = min(np.float64(y0 - r[IY] + r[HY] + (TILE - 1)), np.float64(r[EXT_Y]))
+    if top > bottom + MARGIN:
+        return 0, 0
+    x, widest = np.float64(r[IX]) + 0.5 - r[HX], np.float64(r[DY_WIDEST])
+    right = _edge(r, min(max(widest, top), bottom))
+    left = -_edge(r, -min(max(-widest, top), bottom))
+    return _tiles(x + left - MARGIN, x + right + MARGIN, tiles)
+
+
+@compiled()
+def bin_tiles(records: Array, members: Indices, y0: int, tiles: int) -> tuple[Any, Indices]:
+    """The same for the tiles of one strip, whose Gaussians are ``members``."""
+    spans = np.empty((len(members), 2), np.int32)
+    widestt = np.zeros(tiles + 1, np.int64)
+    for j in range(len(members)):
+        first, last = _tile_span(records[members[j]], y0, tiles)
+        spans[j, 0], spans[j, 1] = first, last
+        for t in range(first, last):
+            widestt[t + 1] += 1
+    for t in range(tiles):
+        widestt[t + 1] += widestt[t]
+    filled, place = np.empty(widestt[tiles], np.int32), widestt.copy()
+    for j in range(len(members)):
+        for t in range(spans[j, 0], spans[j, 1]):
+            filled[place[t]] = members[j]
+            place[t] += 1
+    return widestt, filled
+
+
+# --- blend ----------------------------------------------------------------------------------------
+
+# A tile is its blocks one after the other, and a block its planes: transmittance, colour, depth.
+# Unsigned, because numba guards a signed index against being negative, which stops the compiler
+# from taking eight pixels at a time.
+BLOCK = np.uint64(BLOCK_X * BLOCK_Y)
+T_PLANE, R_PLANE, G_PLANE, B_PLANE, D_PLANE = (np.uint64(i) * BLOCK for i in range(5))
+PLANES = np.uint64(5)
+WIDE, HIGH = TILE // BLOCK_X, TILE // BLOCK_Y  # blocks in a tile
+GRID_Y, GRID_X = np.divmod(np.arange(BLOCK, dtype=np.float32), np.float32(BLOCK_X))
+
+
+@compiled()
+def _splat(r: Array, x0: int, y0: int, tile: Array) -> None:
+    """Blend one Gaussian into the blocks of a tile that its box touches."""
+    hx, hy = np.float32(x0 - r[IX]) + r[HX], np.float32(y0 - r[IY]) + r[HY]
+    reach_x, reach_y = r[EXT_X] + np.float32(MARGIN), r[EXT_Y] + np.float32(MARGIN)
+    for j in range(HIGH):
+        dy = hy + np.float32(j * BLOCK_Y)
+        if dy > reach_y or dy < -reach_y - np.float32(BLOCK_Y - 1):
+            continue
+        for i in range(WIDE):
+            dx = hx + np.float32(i * BLOCK_X)
+            if dx > reach_x or dx < -reach_x - np.float32(BLOCK_X - 1):
+                continue
+            _blend(r, dx, dy, np.uint64(j * WIDE + i) * PLANES * BLOCK, tile)
+
+
+@compiled("contract", "nsz")
+def _blend(r: Array, hx: np.float32, hy: np.float32, at: Any, tile: Array) -> None:
+    """Blend one Gaussian into the block at index ``at``, whose first pixel is ``hx, hy`` from it.
+
+    A pixel that has become opaque keeps its transmittance with the sign changed: every later weight
+    is then discarded by the same test.
+    """
+    ux, vy, o, slope = r[A], r[B], r[OPACITY], -r[G] * r[A]
+    red, green, blue, depth = r[RED], r[GREEN], r[BLUE], r[DEPTH]
+    for k in range(BLOCK):
+        dx, dy = GRID_X[k] + hx, GRID_Y[k] + hy
+        u, v = ux * dx + slope * dy, vy * dy
+        p = u * u + v * v
+        p = p if p < FAINT else FAINT
+        shifted = ROUND - p
+        f = (ROUND - shifted) - p
+        e = ((((E5 * f + E4) * f + E3) * f + E2) * f + E1) * f + E0
+        power = np.int32((np.float32(shifted).view(np.int32) << MANTISSA) + UNIT_BITS)
+        alpha = o * (e * power.view(np.float32))
+        alpha = alpha if alpha < CAP else CAP
+        alpha = alpha if alpha >= LOW else ZERO
+        t = tile[at + k + T_PLANE]
+        left = t - alpha * t
+        w = t - left if left > STOP else ZERO
+        tile[at + k + T_PLANE] = left if left > STOP else -abs(t)
+        tile[at + k + R_PLANE] += w * red
+        tile[at + k + G_PLANE] += w * green
+        tile[at + k + B_PLANE] += w * blue
+        tile[at + k + D_PLANE] += w * depth
+
+
+@compiled()
+def _opaque(tile: Array) -> bool:
+    """Whether nothing behind can be seen any more."""
+    most = ZERO
+    for block in range(WIDE * HIGH):
+        at = np.uint64(block) * PLANES * BLOCK
+        for k in range(BLOCK):
+            t = tile[at + k]
+            most = t if t > most else most
+    return bool(most <= ZERO)
+
+
+@compiled()
+def _pixel(x: int, y: int) -> Any:
+    """Where the first plane of a pixel of a tile stands."""
+    block = (y // BLOCK_Y) * WIDE + x // BLOCK_X
+    return np.uint64(block) * PLANES * BLOCK + np.uint64((y % BLOCK_Y) * BLOCK_X + x % BLOCK_X)
+
+
+@compiled()
+def _clear(tile: Array, wide: int, high: int) -> None:
+    """Full transmittance and no colour; pixels outside the picture count as opaque."""
+    tile[:] = ZERO
+    for y in range(TILE):
+        for x in range(TILE):
+            tile[_pixel(x, y)] = ONE if x < wide and y < high else -ONE
+
+
+@compiled()
+def _store(tile: Array, x0: int, y0: int, background: Array, out: Array) -> None:
+    """Write red, green, blue, expected depth and alpha ``(H, W, 5)``."""
+    for y in range(min(TILE, out.shape[0] - y0)):
+        for x in range(min(TILE, out.shape[1] - x0)):
+            k, pixel = _pixel(x, y), out[y0 + y, x0 + x]
+            t = abs(tile[k + T_PLANE])
+            alpha = ONE - t
+            pixel[0] = tile[k + R_PLANE] + t * background[0]
+            pixel[1] = tile[k + G_PLANE] + t * background[1]
+            pixel[2] = tile[k + B_PLANE] + t * background[2]
+            pixel[3] = tile[k + D_PLANE] / alpha if alpha > ZERO else ZERO
+            pixel[4] = alpha
+
+
+@compiled()
+def draw_strip(records: Array, members: Indices, strip: int, background: Array, out: Array) -> int:
+    """Draw one strip of tiles; returns the number of pairs of a tile and a Gaussian."""
+    y0, tiles = strip * TILE, -(-out.shape[1] // TILE)
+    widestt, filled = bin_tiles(records, members, y0, tiles)
+    tile = np.empty(5 * TILE * TILE, np.float32)
+    for t in range(tiles):
+        x0 = t * TILE
+        _clear(tile, out.shape[1] - x0, out.shape[0] - y0)
+        for j in range(widestt[t], widestt[t + 1]):
+            if (j - widestt[t]) % CHECK_EVERY == 0 and _opaque(tile):
+                break
+            _splat(records[filled[j]], x0, y0, tile)
+        _store(tile, x0, y0, background, out)
+    return len(filled)

@@ -1,0 +1,75 @@
+"""What the renderers are given, checked once at the public edge."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from torch import Tensor
+
+from ..errors import InputError
+from ..scene import Camera, GaussianScene
+from ..scene.transform import pack_symmetric
+from ..state import as_tensor
+
+
+@dataclass(frozen=True, eq=False)
+class Splat:
+    """A checked request: a scene, and what takes the place of its own values for this picture."""
+
+    scene: GaussianScene
+    camera: Camera
+    background: Tensor
+    """RGB ``(3,)``."""
+    means: Tensor
+    """``(N, 3)``."""
+    covariances: Tensor | None
+    """Packed ``(N, 6)``: xx xy xz yy yz zz; or those of the scene."""
+    sh: Tensor
+    """Spherical harmonics ``(N, K, 3)``."""
+    colors: Tensor | None
+    """RGB ``(N, 3)`` in place of ``sh``."""
+
+
+def prepare(
+    scene: GaussianScene,
+    camera: Camera,
+    background: Sequence[float] | Tensor,
+    means: Tensor | None = None,
+    covariances: Tensor | None = None,
+    sh: Tensor | None = None,
+    colors: Tensor | None = None,
+) -> Splat:
+    """Check shapes; see :func:`newtongs.render.render` for the arguments."""
+    for x, kind in ((scene, GaussianScene), (camera, Camera)):
+        if not isinstance(x, kind):
+            raise InputError(f"rendering takes a {kind.__name__}, got {type(x).__name__}")
+    if camera.K[0, 1] != 0 or camera.K[1, 0] != 0:
+        raise InputError("the renderers take cameras without skew: K[0, 1] and K[1, 0] must be 0")
+    n = len(scene)
+    return Splat(
+        scene=scene,
+        camera=camera,
+        background=_shaped(background, (3,), "background"),
+        means=scene.means if means is None else _shaped(means, (n, 3), "means"),
+        covariances=None if covariances is None else packed(covariances, n),
+        sh=scene.sh if sh is None else _shaped(sh, tuple(scene.sh.shape), "sh"),
+        colors=None if colors is None else _shaped(colors, (n, 3), "colors"),
+    )
+
+
+def packed(covariances: Tensor, n: int) -> Tensor:
+    """Covariances ``(n, 3, 3)`` or already packed ``(n, 6)`` as the latter."""
+    x = as_tensor(covariances, "covariances")
+    if tuple(x.shape) == (n, 3, 3):
+        return pack_symmetric(x)
+    if tuple(x.shape) != (n, 6):
+        raise InputError(
+            f"covariances: expected shape ({n}, 3, 3) or ({n}, 6), got {tuple(x.shape)}"
+        )
+    return x
+
+
+def _shaped(x: Sequence[float] | Tensor, shape: tuple[int, ...], name: str) -> Tensor:
+    tensor = as_tensor(x, name)
+    if tuple(tensor.shape) != shape:
+        raise InputError(f"{name}: expected shape {shape}, got {tuple(tensor.shape)}")
+    return tensor

@@ -1,0 +1,129 @@
+"""One call for every renderer, and sequences of pictures."""
+
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from importlib import import_module
+from importlib.util import find_spec
+from itertools import repeat
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from ..errors import InputError, unknown_name
+from ..scene import Camera, GaussianScene
+from ..scene.animated import AnimatedScene
+from .picture import Picture
+from .prepare import prepare
+
+MODULES = {"gsplat": "gsplat_backend", "ewa": "ewa", "light": "light"}
+BACKENDS = ("auto", *MODULES)
+WHITE = (1.0, 1.0, 1.0)
+
+
+def render(
+    scene: GaussianScene,
+    camera: Camera,
+    *,
+    backend: str = "auto",
+    background: Sequence[float] | Tensor = WHITE,
+    means: Tensor | None = None,
+    covariances: Tensor | None = None,
+    sh: Tensor | None = None,
+    colors: Tensor | None = None,
+) -> Picture:
+    """Draw a scene.
+
+    Args:
+        scene: what to draw.
+        camera: from where.
+        backend: ``gsplat`` (CUDA), ``ewa`` (CPU, true covariances), ``light`` (the paper's point
+            splat); ``auto`` takes the first of them that is installed and fits the scene's device.
+        background: RGB where nothing is.
+        means: ``(N, 3)`` in place of the scene's own, for a frame of an animation.
+        covariances: ``(N, 3, 3)``, or packed ``(N, 6)`` as xx xy xz yy yz zz, likewise.
+        sh: spherical harmonics ``(N, K, 3)``, likewise.
+        colors: RGB ``(N, 3)``, the same from all sides, in place of spherical harmonics.
+    """
+    splat = prepare(scene, camera, background, means, covariances, sh, colors)
+    draw: Callable[..., Picture] = _module(choose(backend, splat.means.device)).draw
+    return draw(splat)
+
+
+def render_frames(
+    scenes: AnimatedScene | Iterable[GaussianScene] | GaussianScene,
+    camera: Camera | Iterable[Camera],
+    *,
+    means: Iterable[Tensor] | None = None,
+    covariances: Iterable[Tensor] | None = None,
+    backend: str = "auto",
+    background: Sequence[float] | Tensor = WHITE,
+    progress: Callable[[int], None] | None = None,
+) -> Iterator[Picture]:
+    """Draw frame after frame, each when it is asked for, so that a film needs no memory.
+
+    Args:
+        scenes: a scene in motion; or one scene a frame; or one for all, with ``means (F, N, 3)``
+            and, where they change, ``covariances (F, N, 3, 3)`` or ``(F, N, 6)``; or one and
+            several cameras.
+        camera: one for all frames, or one a frame.
+        means: see ``scenes``.
+        covariances: see ``scenes``.
+        backend: as for :func:`render`.
+        background: RGB where nothing is.
+        progress: called with the number of frames done, after each.
+    """
+    choose(backend, torch.device("cpu"))  # a wrong name is told now, not at the first frame
+    still = isinstance(scenes, GaussianScene)
+    moving = {"means": means, "covariances": covariances}
+    given = {name: x for name, x in moving.items() if x is not None}
+    if still and not given and isinstance(camera, Camera):
+        raise InputError(
+            "nothing changes from frame to frame; give several scenes, several cameras, or means"
+        )
+    if given and not still:
+        raise InputError(f"{', '.join(given)} go with one scene for all frames, not with several")
+    cameras = repeat(camera) if isinstance(camera, Camera) else camera
+    frames = zip(_frames(scenes, given), cameras, strict=False)
+    return _drawn(frames, {"backend": backend, "background": background}, progress)
+
+
+def _frames(
+    scenes: AnimatedScene | Iterable[GaussianScene] | GaussianScene, given: dict[str, Any]
+) -> Iterator[tuple[GaussianScene, dict[str, Any]]]:
+    """The scene of each frame and what takes the place of its values."""
+    if isinstance(scenes, AnimatedScene):
+        for f in scenes:
+            yield scenes.scene, {"means": f.means, "covariances": f.covariances, "sh": f.sh}
+    elif isinstance(scenes, GaussianScene):
+        tracks = zip(*given.values(), strict=True) if given else repeat(())
+        yield from ((scenes, dict(zip(given, x, strict=True))) for x in tracks)
+    else:
+        yield from ((scene, {}) for scene in scenes)
+
+
+def _drawn(
+    frames: Iterable[tuple[tuple[GaussianScene, dict[str, Any]], Camera]],
+    options: dict[str, Any],
+    progress: Callable[[int], None] | None,
+) -> Iterator[Picture]:
+    """A function of its own, so that the checks above do not wait for the first frame."""
+    for done, ((scene, given), camera) in enumerate(frames, start=1):
+        yield render(scene, camera, **(given | options))
+        if progress:
+            progress(done)
+
+
+def choose(backend: str, device: torch.device) -> str:
+    """The renderer that ``auto`` stands for on a device; any other name is checked and returned."""
+    if backend not in BACKENDS:
+        raise unknown_name("renderer", str(backend), BACKENDS)
+    if backend != "auto":
+        return backend
+    if device.type == "cuda" and find_spec("gsplat"):
+        return "gsplat"
+    return "ewa" if find_spec("numba") else "light"
+
+
+def _module(backend: str) -> Any:
+    """Imported when first used: two of the three need an extra."""
+    return import_module(f".{MODULES[backend]}", __package__)

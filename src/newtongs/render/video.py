@@ -1,0 +1,176 @@
+"""Pictures to files: png with nothing but the standard library, mp4 and gif with an extra.
+
+A frame is a :class:`Picture`, or colours ``(H, W, 3)`` as floats in [0, 1] or bytes.
+"""
+
+import math
+import os
+import shutil
+import struct
+import tempfile
+import zlib
+from collections.abc import Callable, Iterable, Iterator
+from fractions import Fraction
+from itertools import chain
+from pathlib import Path
+from typing import Any, BinaryIO, TypeAlias
+
+import numpy as np
+import numpy.typing as npt
+from torch import Tensor
+
+from ..errors import InputError
+from ..scene.files import write_atomically
+from .picture import Picture
+
+Frame: TypeAlias = Picture | Tensor | npt.NDArray[Any]
+Bytes: TypeAlias = npt.NDArray[np.uint8]  # (H, W, 3)
+
+FPS = 24.0
+QUALITY = "18"  # x264's constant rate factor: hardly to be told from the original
+UP_FILTER = 2  # png: each row is stored as its difference from the row above
+GAP = 4  # pixels between the frames of a contact sheet
+
+
+def to_bytes(frame: Frame) -> Bytes:
+    """Colours as bytes ``(H, W, 3)``; floats are clamped to [0, 1] and rounded."""
+    x = frame.color if isinstance(frame, Picture) else frame
+    array = x.detach().cpu().numpy() if isinstance(x, Tensor) else np.asarray(x)
+    if array.ndim != 3 or array.shape[-1] != 3 or 0 in array.shape:
+        raise InputError(f"a frame is a Picture or has shape (H, W, 3), got {array.shape}")
+    if array.dtype == np.uint8:
+        return array
+    return np.rint(255 * np.clip(np.nan_to_num(array), 0, 1)).astype(np.uint8)
+
+
+def write_png(path: Path | str, frame: Frame) -> None:
+    """Write one picture."""
+    path = _ending(path, {".png": None})[0]
+    data = _png(to_bytes(frame))
+    write_atomically(path, lambda f: f.write(data))
+
+
+def contact_sheet(frames: Iterable[Frame], columns: int, path: Path | str) -> None:
+    """Write all frames side by side on white, ``columns`` in a row, as one png."""
+    path = _ending(path, {".png": None})[0]
+    if columns < 1:
+        raise InputError(f"a contact sheet has at least one column, got {columns}")
+    pictures = list(_same_size(frames))
+    height, width, _ = pictures[0].shape
+    rows, columns = -(-len(pictures) // columns), min(columns, len(pictures))
+    size = rows * (height + GAP) - GAP, columns * (width + GAP) - GAP, 3
+    sheet = np.full(size, 255, np.uint8)
+    for i, picture in enumerate(pictures):
+        y, x = i // columns * (height + GAP), i % columns * (width + GAP)
+        sheet[y : y + height, x : x + width] = picture
+    write_png(path, sheet)
+
+
+def write_video(path: Path | str, frames: Iterable[Frame], fps: float = FPS) -> None:
+    """Write a film: ``.mp4`` (H.264, plays everywhere) or ``.gif`` (loops for ever).
+
+    A gif counts hundredths of a second, so its rate is the nearest of 100 / 1, 100 / 2, ... to
+    ``fps``. An mp4 of odd width or height is widened by a copy of its last column or row.
+    """
+    path, write = _ending(path, {".mp4": _mp4, ".gif": _gif})
+    if not 0 < fps < math.inf:
+        raise InputError(f"a film has a positive number of frames a second, got {fps}")
+    write_atomically(path, lambda f: write(f, _same_size(frames), fps))
+
+
+def _ending(path: Path | str, known: dict[str, Any]) -> tuple[Path, Any]:
+    """The path, and what stands for its ending."""
+    path = Path(path)
+    if path.suffix.lower() not in known:
+        raise InputError(f"cannot write {path}: the name must end in {' or '.join(known)}")
+    return path, known[path.suffix.lower()]
+
+
+def _same_size(frames: Iterable[Frame]) -> Iterator[Bytes]:
+    """Frames as bytes, of which there must be one, and all of one size."""
+    shape: tuple[int, ...] = ()
+    for i, frame in enumerate(frames):
+        x = to_bytes(frame)
+        shape = shape or x.shape
+        if x.shape != shape:
+            sizes = [f"{s[1]}x{s[0]}" for s in (shape, x.shape)]
+            raise InputError(f"frame {i} is {sizes[1]} pixels, those before it {sizes[0]}")
+        yield x
+    if not shape:
+        raise InputError("there are no frames to write")
+
+
+def _png(x: Bytes) -> bytes:
+    rows = x.reshape(len(x), -1)
+    lines = np.full((len(x), rows.shape[1] + 1), UP_FILTER, np.uint8)
+    lines[:, 1:] = np.diff(rows, axis=0, prepend=np.zeros_like(rows[:1]))
+    header = struct.pack(">IIBBBBB", x.shape[1], x.shape[0], 8, 2, 0, 0, 0)  # 8 bits, RGB
+    chunks = (b"IHDR", header), (b"IDAT", zlib.compress(lines.tobytes(), 6)), (b"IEND", b"")
+    return b"\x89PNG\r\n\x1a\n" + b"".join(_chunk(*chunk) for chunk in chunks)
+
+
+def _chunk(kind: bytes, data: bytes) -> bytes:
+    return struct.pack(">I", len(data)) + kind + data + struct.pack(">I", zlib.crc32(kind + data))
+
+
+def _mp4(file: BinaryIO, frames: Iterator[Bytes], fps: float) -> None:
+    """Through a file of its own: ffmpeg goes back to the beginning when it has seen the end."""
+    ffmpeg = _extra("imageio_ffmpeg")
+    first = _even(next(frames))
+    with tempfile.TemporaryDirectory() as folder:
+        part = os.path.join(folder, "film.mp4")
+        writer = ffmpeg.write_frames(
+            part,
+            (first.shape[1], first.shape[0]),
+            fps=Fraction(fps).limit_denominator(1001),
+            codec="libx264",
+            quality=None,
+            macro_block_size=1,
+            output_params=[*MP4_COLOR, "-crf", QUALITY, "-movflags", "+faststart"],
+        )
+        writer.send(None)
+        try:
+            for frame in chain([first], map(_even, frames)):
+                writer.send(frame)
+        finally:
+            writer.close()
+        with open(part, "rb") as film:
+            shutil.copyfileobj(film, file)
+
+
+# Without these a player guesses by the size of the picture what its colours mean.
+MP4_COLOR = [
+    "-vf", "scale=out_color_matrix=bt709:out_range=tv", "-colorspace", "bt709",
+    "-color_primaries", "bt709", "-color_trc", "bt709", "-color_range", "tv",
+]  # fmt: skip
+
+
+def _even(x: Bytes) -> Bytes:
+    """H.264 halves the resolution of colour: sizes must be even."""
+    padded = np.pad(x, ((0, x.shape[0] % 2), (0, x.shape[1] % 2), (0, 0)), mode="edge")
+    return np.ascontiguousarray(padded)
+
+
+def _gif(file: BinaryIO, frames: Iterator[Bytes], fps: float) -> None:
+    image: Callable[[Bytes], Any] = _extra("PIL.Image").fromarray
+    milliseconds = 10 * max(1, round(100 / fps))
+    image(next(frames)).save(
+        file,
+        format="GIF",
+        save_all=True,
+        append_images=map(image, frames),
+        duration=milliseconds,
+        loop=0,
+    )
+
+
+def _extra(module: str) -> Any:
+    """An optional library, or what to install."""
+    from importlib import import_module
+
+    try:
+        return import_module(module)
+    except ImportError as error:
+        raise InputError(
+            "writing a film needs imageio; install it with: pip install 'newtongs[video]'"
+        ) from error
