@@ -369,6 +369,9 @@ def test_missing_files_and_folders(tmp_path):
         load(tmp_path)
     with pytest.raises(InputError, match="cannot read"):
         load("a\0b")
+    os.mkfifo(tmp_path / "pipe.ply")
+    with pytest.raises(InputError, match="no ordinary file"):
+        load(tmp_path / "pipe.ply")
 
 
 @pytest.mark.parametrize("order", ["<", ""])

@@ -24,6 +24,8 @@ def existing_file(path: Path | str) -> Path:
     try:
         if path.is_dir():
             raise InputError(f"{path} is a folder; give a file of Gaussians")
+        if path.exists() and not path.is_file():  # a pipe would wait for ever
+            raise InputError(f"{path} is no ordinary file; give a file of Gaussians")
         with path.open("rb"):
             return path
     except (OSError, ValueError) as error:  # ValueError: a NUL in the name
