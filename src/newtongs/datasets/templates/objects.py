@@ -263,10 +263,10 @@ def green_glass_bottle() -> GaussianScene:
 
 def cratered_moon_sphere() -> GaussianScene:
     """Grey rock with dark maria and bright-rimmed craters."""
-    rng = np.random.default_rng(7)
-    centers = rng.normal(size=(34, 3))
+    rng = np.random.default_rng(11)
+    centers = rng.normal(size=(44, 3))
     centers /= np.linalg.norm(centers, axis=-1, keepdims=True)
-    sizes = np.sort(rng.uniform(0.07, 0.30, 34) ** 1.3 * 1.25)
+    sizes = 0.07 + 0.30 * rng.random(44) ** 2.2
 
     def rock(p: Array) -> Array:
         d = p * 2
