@@ -1,13 +1,17 @@
 """The state-to-Gaussian transformation: its laws, and numpy references for the congruence."""
 
+import math
+
 import numpy as np
 import pytest
 import torch
 
 from newtongs import rotations
 from newtongs.errors import InputError
+from newtongs.render import render
 from newtongs.scene import sh
 from newtongs.scene.animated import AnimatedScene, frames
+from newtongs.scene.cameras import Camera, orbit
 from newtongs.scene.gaussians import BACKGROUND, GaussianScene, join
 from newtongs.scene.transform import (
     affine,
@@ -19,7 +23,7 @@ from newtongs.scene.transform import (
     turn,
     unpack_symmetric,
 )
-from newtongs.state import State, make
+from newtongs.state import State, make, replace
 
 FORMS = ("main", "impl")
 
@@ -339,6 +343,41 @@ def test_iterators_do_not_share_memory():
     first = next(a)
     next(b), next(b)
     assert torch.equal(first.means, scene.means)
+
+
+def follow(camera, z0, z):
+    """The camera carried along with an object that moves rigidly."""
+    M = torch.eye(4, dtype=torch.float64)
+    M[:3, :3] = turn(z0, z)
+    M[:3, 3] = State(z).p.double() - M[:3, :3] @ State(z0).p.double()
+    w2c = camera.w2c.double() @ torch.linalg.inv(M)
+    return Camera(camera.K, w2c.float(), camera.width, camera.height)
+
+
+def psnr(a, b):
+    error = (a.color.clamp(0, 1) - b.color.clamp(0, 1)).square().mean()
+    return -10 * math.log10(max(float(error), 1e-30))
+
+
+def test_object_and_camera_turned_alike_give_the_same_picture():
+    pytest.importorskip("numba")
+    scene = random_scene(1500)
+    scene = scene.replace(sh=0.3 * scene.sh)
+    z0 = replace(random_state(), p=(1.0, 2.0, 3.0))
+    camera = orbit((1.0, 2.0, 3.0), width=96, height=96)[0]
+    before = render(scene, camera, backend="ewa")
+    assert before.alpha.mean() > 0.3  # the object fills a good part of the picture
+    states = torch.stack([replace(random_state(), s=State(z0).s) for _ in range(4)])
+    for z, frame in zip(states, frames(scene, z0, states), strict=True):
+        carried, moved = follow(camera, z0, z), transform(scene, z0, z)
+        assert psnr(render(moved, carried, backend="ewa"), before) > 45
+        assert psnr(render(scene, carried, backend="ewa", **as_drawn(frame)), before) > 45
+        unturned = moved.replace(sh=scene.sh)
+        assert psnr(render(unturned, carried, backend="ewa"), before) < 35
+
+
+def as_drawn(frame):
+    return {"means": frame.means, "covariances": frame.covariances, "sh": frame.sh}
 
 
 SCENE = random_scene(5)

@@ -36,7 +36,7 @@ UPPER = (0, 1, 2, 4, 5, 8)  # xx, xy, xz, yy, yz, zz in a flattened (3, 3)
 FULL = (0, 1, 2, 1, 3, 4, 2, 4, 5)  # the inverse: which packed number fills each of the nine
 MOVED = ("means", "quats", "log_scales", "sh")  # fields of a scene that move
 SWEEPS = 12  # of Jacobi rotations; 4 are common, the method converges quadratically
-CHUNK = 8192  # Gaussians decomposed at a time, few enough for the cache and for one thread
+CHUNK = 3072  # Gaussians decomposed at a time: in the cache, and too few to wake threads for
 TINY = 1e-290  # keeps quotients of vanishing columns finite
 CONVERGED = 1e-8  # cosine between columns before a sweep, whose square is then below rounding
 
