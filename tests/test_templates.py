@@ -6,11 +6,12 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from newtongs import InputError
+from newtongs import InputError, motions
 from newtongs.datasets import templates
 from newtongs.datasets.templates import TEMPLATES, surfaces
 from newtongs.datasets.templates.objects import OBJECTS
 from newtongs.datasets.templates.surfaces import box, cylinder, ellipsoid, fill, quad, revolve
+from newtongs.evaluation import gallery
 from newtongs.render import render
 from newtongs.scene import orbit
 
@@ -214,3 +215,17 @@ def test_moved_surface_keeps_its_paint():
     turn = torch.tensor([[c, 0, s], [0, 1, 0], [-s, 0, c]]).float()
     torch.testing.assert_close(2 * a.means @ turn.T + torch.tensor([1.0, 2, 3]), b.means)
     torch.testing.assert_close(4 * turn @ a.covariances @ turn.T, b.covariances)
+
+
+def test_gallery_names_motions_and_draws(tmp_path):
+    assert list(gallery.MOTIONS) == IDS
+    known = {name for names in gallery.MOTIONS.values() for name in names}
+    assert known <= set(motions.names())
+    assert len(motions.names()) - len(known) == 4  # those without a floor
+    assert all(len(set(names)) == 4 for names in gallery.MOTIONS.values())
+    picture = gallery.portrait(templates.template("red_cube"), size=64)
+    assert picture.shape == (64, 64, 3)
+    red, green, blue = picture[28:40, 24:34].mean((0, 1))
+    assert red > 3 * max(green, blue)
+    path = gallery.motion_strips(tmp_path / "x.png", templates.template("orbit_space"), size=24)
+    assert path.read_bytes().startswith(b"\x89PNG")

@@ -9,7 +9,8 @@ The data sets know no renderer: :func:`build` is given one.
 import csv
 import io
 import shutil
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Protocol
@@ -251,14 +252,26 @@ def build(
     mode = "none" if render is None else "light"
     pending = [i for i in chosen if overwrite or not _stands(folder / i.path, mode, store)]
     _check_space(folder, len(pending), store, render is not None)
-    for done, item in enumerate(pending, start=len(chosen) - len(pending)):
-        if progress:
-            progress("gaussian32", done, len(chosen))
-        save(folder / item.path, make_sample(item, render), store=store)
+    with _one_thread():
+        for done, item in enumerate(pending, start=len(chosen) - len(pending)):
+            if progress:
+                progress("gaussian32", done, len(chosen))
+            save(folder / item.path, make_sample(item, render), store=store)
     if progress:
         progress("gaussian32", len(chosen), len(chosen))
     write_manifest(folder)
     return [folder / item.path for item in chosen]
+
+
+@contextmanager
+def _one_thread() -> Iterator[None]:
+    """Operations are short: beside another busy process two threads take three times as long."""
+    before = torch.get_num_threads()
+    torch.set_num_threads(1)
+    try:
+        yield
+    finally:
+        torch.set_num_threads(before)
 
 
 def write_manifest(folder: Path) -> Path:

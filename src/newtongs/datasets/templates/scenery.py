@@ -56,7 +56,8 @@ def floor(
         return quad(*corners, stretch=stretch).but(paint=paint, spacing=spacing, glow=0.5)
 
     i, o, m = inner, outer, 0.5 * (inner + min(outer, 2.2 * inner))
-    sheets = [sheet(-i, i, -i, i, fine)]
+    # Smaller discs in the middle: those before an object's foot would reach over it.
+    sheets = [sheet(-i, i, -i, i, fine).but(spread=0.92)]
     for low, high, spacing in ((i, m, 0.5 * (fine + coarse) * 0.75), (m, o, coarse)):
         if high - low > 1e-6:
             sheets += [

@@ -58,6 +58,8 @@ class Surface:
     opacity: float = 0.97
     spacing: float = 1.0
     """Distance between discs relative to the other surfaces of the same :func:`fill`."""
+    spread: float = 1.0
+    """Factor on the discs' size within the surface."""
     glow: float = 0.0
     """0: shaded by the light; 1: shows its own colour."""
     gloss: float = 0.0
@@ -269,7 +271,7 @@ def fill(total: int, surfaces: Sequence[Surface], *, ambient: float = 0.5) -> Ga
     frames = torch.from_numpy(np.concatenate([d.frames for _, d in parts]))
     return GaussianScene.make(
         means=_float(np.concatenate([d.means for _, d in parts])),
-        scales=_float(np.concatenate([d.sigmas for _, d in parts])),
+        scales=_float(np.concatenate([s.spread * d.sigmas for s, d in parts])),
         quats=rotations.from_matrix(frames).float(),
         opacities=_float(opacity),
         colors=_float(colors),
