@@ -53,6 +53,7 @@ class Surface:
     """Something that ``n`` discs can be spread over, and how it looks."""
 
     area: float
+    """Or, negative, a fixed number of discs."""
     sample: Callable[[int], Discs]
     paint: Paint = (0.5, 0.5, 0.5)
     opacity: float = 0.97
@@ -89,7 +90,8 @@ class Surface:
             def paint(x: Array) -> Array:
                 return own((x - np.asarray(by)) @ turn / scale)
 
-        return replace(self, area=self.area * scale**2, sample=sample, paint=paint)
+        area = self.area * (scale**2 if self.area > 0 else 1)  # a fixed number stays
+        return replace(self, area=area, sample=sample, paint=paint)
 
 
 def frames_of(normals: Array, along: Array | None = None) -> Array:
