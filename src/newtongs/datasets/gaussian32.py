@@ -240,7 +240,7 @@ def build(
         render: makes RGB, depth and alpha; None leaves the ``render`` group out.
         templates: scene identifiers or object names; None for all ten.
         motions: motion names; None for all 32.
-        store: ``full`` is the paper's schema, 84 MB a sample; ``compact`` leaves out what
+        store: ``full`` is the paper's schema, 83 MB a sample; ``compact`` leaves out what
             :func:`load` recomputes (moving object, scene, flows).
         overwrite: make every sample anew.
         progress: called with ("gaussian32", samples done, samples in all).

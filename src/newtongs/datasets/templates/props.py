@@ -308,8 +308,7 @@ def barrel() -> Things:
         white = np.abs((p[:, 1] - 0.5) % 0.6 - 0.3) < 0.12
         return np.where(white[:, None], WHITE, (0.96, 0.47, 0.08))
 
-    profile = [(0, 0), (0.55, 0), (0.5, 1.5), (0, 1.52)]
-    return [stack(0, 0, -7.6, profile, bands, spacing=0.2)]
+    return [stack(0, 0, -7.6, [(0, 0), (0.55, 0), (0.5, 1.5), (0, 1.52)], bands, spacing=0.2)]
 
 
 def bricks(p: Array) -> Array:
@@ -332,8 +331,8 @@ def brick_wall() -> Things:
 
 def brick_pile() -> Things:
     """Loose bricks."""
-    low = block((3.4, 0.3, -7.8), (1.8, 0.6, 1.1), bricks, spacing=0.22)
-    return low + block((3.4, 0.8, -7.8), (1.2, 0.4, 0.9), bricks, spacing=0.22)
+    layers = ((0.3, (1.8, 0.6, 1.1)), (0.8, (1.2, 0.4, 0.9)))
+    return [s for y, size in layers for s in block((3.4, y, -7.8), size, bricks, spacing=0.22)]
 
 
 def scaffold() -> Things:
@@ -390,8 +389,7 @@ def microscope() -> Things:
 def rope_post() -> Things:
     """A golden post on a round foot."""
     foot = stack(0, 0, -6.2, [(0, 0), (0.35, 0), (0.35, 0.06), (0, 0.1)], GOLD)
-    knob = ball(0, 1.35, -6.2, 0.13, (0.92, 0.78, 0.42), spacing=0.13)
-    return [pole(0, -6.2, 0, 1.25, 0.07, GOLD), knob, foot]
+    return [foot, pole(0, -6.2, 0, 1.25, 0.07, GOLD), ball(0, 1.35, -6.2, 0.13, GOLD, spacing=0.13)]
 
 
 def spotlight() -> Things:
