@@ -38,8 +38,8 @@ def draw(splat: Splat) -> Picture:
 
 
 @torch.no_grad()
-def draw_counting(splat: Splat) -> tuple[Picture, int]:
-    """The picture, and the pairs of a tile and a Gaussian that touches it: the work it took."""
+def draw_counting(splat: Splat) -> tuple[Picture, int, int]:
+    """The picture and its work: pairs of a tile and a Gaussian in it, pixels blended in all."""
     splats, view, background = _splats(splat), _view(splat.camera), _array(splat.background)
     n, out = len(splats.means), np.empty((view.height, view.width, 5), np.float32)
     records, seen = np.empty((n, RECORD), np.float32), np.empty(n, np.bool_)
@@ -56,14 +56,16 @@ def draw_counting(splat: Splat) -> tuple[Picture, int]:
         records = ewa_tiles.by_depth(records, seen)
         strips = -(-view.height // ewa_tiles.TILE)
         start, members = ewa_tiles.bin_strips(records, strips)
-        pairs = share(
+        work = share(
             lambda s: ewa_tiles.draw_strip(
                 records, members[start[s] : start[s + 1]], s, background, out
             ),
             range(strips),
         )
     pixels = torch.from_numpy(out).to(splat.means.device)
-    return Picture(pixels[..., :3], pixels[..., 3], pixels[..., 4]), sum(pairs)
+    return Picture(pixels[..., :3], pixels[..., 3], pixels[..., 4]), *map(
+        sum, zip(*work, strict=True)
+    )
 
 
 def _splats(splat: Splat) -> ewa_project.Splats:
