@@ -306,7 +306,7 @@ def test_pretrained_beats_the_physics_prior(small_state32):
 
 
 def test_unknown_pretrained_seed_lists_the_shipped_ones():
-    with pytest.raises(InputError, match="seeds: 7301"):
+    with pytest.raises(InputError, match="seeds: 7301, 7302, 7303"):
         load_pretrained(1)
 
 
