@@ -63,9 +63,8 @@ def draw_counting(splat: Splat) -> tuple[Picture, int, int]:
             range(strips),
         )
     pixels = torch.from_numpy(out).to(splat.means.device)
-    return Picture(pixels[..., :3], pixels[..., 3], pixels[..., 4]), *map(
-        sum, zip(*work, strict=True)
-    )
+    picture = Picture(pixels[..., :3], pixels[..., 3], pixels[..., 4])
+    return picture, sum(pairs for pairs, _ in work), sum(blended for _, blended in work)
 
 
 def _splats(splat: Splat) -> ewa_project.Splats:

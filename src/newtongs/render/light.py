@@ -16,7 +16,6 @@ of points, and that is blurred along its rows and columns, 18 operations a pixel
 Gaussian. Gaussians so faint that the threshold cuts their stencil are added entry by entry.
 """
 
-import itertools
 import math
 from collections.abc import Sequence
 
@@ -34,6 +33,7 @@ from .prepare import Splat
 SIGMA = 1.6  # pixels
 WEIGHT_MIN = 1e-4
 BYTES_AT_A_TIME = 2**21  # of one chunk: more does not fit the cache and takes three times as long
+FAINT_AT_A_TIME = 2**14  # Gaussians
 
 
 def draw(splat: Splat) -> Picture:
@@ -181,18 +181,21 @@ def _add_faint(
 ) -> None:
     """Add stencils entry by entry, without the entries whose weight is below the threshold."""
     height, width = out.shape[-2:]
-    radius = len(line) // 2
     image, n = faint.flatten(0, 1).nonzero(as_tuple=True)
-    x, y = pixel.flatten(0, 1)[image, n].long().unbind(-1)
-    v = values.flatten(0, 1)[image, :, n]
+    side = torch.arange(len(line), device=out.device)
+    j, i = side.repeat_interleave(len(line)), side.repeat(len(line))
+    weights = out.new_tensor(line)
+    kernel = weights[i] * weights[j]
     # A picture of rows of five, because index_add_ goes by rows.
     rows = out.new_zeros(out.shape[0] * out.shape[1] * height * width, 5)
-    for j, i in itertools.product(range(2 * radius + 1), repeat=2):
-        u, w = x + i - radius, y + j - radius
-        kernel = line[i] * line[j]
-        kept = (u >= 0) & (u < width) & (w >= 0) & (w < height) & (kernel * v[:, 0] >= WEIGHT_MIN)
-        index = (image * height + w) * width + u
-        rows.index_add_(0, index[kept], kernel * v[kept])
+    for part in torch.arange(len(n), device=out.device).split(FAINT_AT_A_TIME):
+        v = values.flatten(0, 1)[image[part], :, n[part]]
+        corner = pixel.flatten(0, 1)[image[part], n[part]].long() - len(line) // 2
+        x, y = corner[:, :1] + i, corner[:, 1:] + j
+        kept = (x >= 0) & (x < width) & (y >= 0) & (y < height)
+        kept &= kernel * v[:, :1] >= WEIGHT_MIN
+        index = (image[part, None] * height + y) * width + x
+        rows.index_add_(0, index[kept], (kernel[:, None] * v[:, None])[kept])
     out += rows.view(*out.shape[:2], height, width, 5).movedim(-1, 2)
 
 
