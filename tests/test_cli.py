@@ -12,7 +12,8 @@ import pytest
 import torch
 
 from newtongs import cli
-from newtongs.datasets import state32
+from newtongs.cli import console
+from newtongs.datasets import gaussian32, state32
 from newtongs.evaluation import METHODS
 
 
@@ -193,14 +194,14 @@ def test_standard_error_of_a_process(broken):
 
 
 def test_bars_are_drawn_on_terminals_from_the_first_advance(monkeypatch, capfd):
-    with cli.progress_bar() as advance:
+    with console.progress_bar() as advance:
         advance("val_id", 1, 2)
     assert capfd.readouterr().err == ""  # not a terminal
     monkeypatch.setenv("FORCE_COLOR", "1")
-    with cli.progress_bar():
+    with console.progress_bar():
         pass
     assert capfd.readouterr().err == ""
-    with cli.progress_bar() as advance:
+    with console.progress_bar() as advance:
         advance("val_id", 1, 2)
     assert "1/2 sequences" in capfd.readouterr().err
 
@@ -220,6 +221,7 @@ def test_json_into_a_folder_that_cannot_be(small_state32, tmp_path):
     ("words", "goes_on"),
     [
         (["data", "state32", "--out", "d"], True),
+        (["data", "gaussian32", "--out", "d"], True),
         (["train", "--data", "d", "--out", "o"], True),
         (["evaluate", "--data", "d"], False),
         (["figure", "motions"], False),
@@ -233,8 +235,10 @@ def test_interrupt_promises_to_go_on_where_that_is_so(
 
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(state32, "build", stop)
-    for name in ("train", "evaluate", "motion_gallery"):
-        monkeypatch.setattr(cli, name, stop)
+    monkeypatch.setattr(gaussian32, "build", stop)
+    monkeypatch.setattr(cli.train, "train", stop)
+    monkeypatch.setattr(cli.evaluate, "evaluate", stop)
+    monkeypatch.setattr(cli.figure, "motion_gallery", stop)
     with pytest.raises(SystemExit) as exit_info:
         cli.main(words)
     assert exit_info.value.code == 130

@@ -1,0 +1,72 @@
+"""The command ``newtongs``: one subcommand a dataclass, whose fields are the flags."""
+
+import io
+import re
+import sys
+from collections.abc import Sequence
+from contextlib import redirect_stderr
+
+from rich.text import Text
+
+from ..errors import InputError
+from ..training import Interrupted
+from . import data, evaluate, figure, train  # noqa: F401  (each adds its commands)
+from .apps import Command, app
+
+USAGE_ERROR = 2
+INTERRUPTED = 130
+
+
+def parse(args: Sequence[str] | None) -> Command:
+    """The command that the words name; tyro's box about wrong words becomes one line."""
+    said = io.StringIO()
+    try:
+        with redirect_stderr(said):
+            return app.cli(
+                prog="newtongs", args=args, description="Make Gaussian-splatting objects move."
+            )
+    except SystemExit as stop:
+        if stop.code == USAGE_ERROR:
+            raise InputError(one_line(said.getvalue())) from None
+        raise
+
+
+def one_line(box: str) -> str:
+    """What tyro's box says, on one line: what is wrong, the near miss, where help is.
+
+    Rules cut the box into parts: the error, advice, the command for help.
+    """
+    rows = [row.strip("│| ") for row in Text.from_ansi(box).plain.splitlines()[1:-1]]
+    parts = re.split(r"\n[─-]{5,}\n", "\n".join(rows))
+    # An InputError of the configuration itself needs no name of a class before it.
+    said = [re.sub(r"^Error parsing [A-Z]\w+: ", "", parts[0].split("\n\n")[0])]
+    for words in (part.split() for part in parts[1:]):
+        match words[:3]:
+            case ["Perhaps", "you", "meant:"]:
+                said.append(f"did you mean {words[3]}?")
+            case ["For", "full", "helptext,"]:
+                said.append(f"see {' '.join(words[words.index('newtongs') :])}")
+            case ["Argument", "helptext:", _]:
+                pass
+            case _:
+                said.append(" ".join(words))
+    return "; ".join(f"{s[:1].lower()}{' '.join(s[1:].split())}".removesuffix(".") for s in said)
+
+
+def main(args: Sequence[str] | None = None) -> None:
+    """Parse, run, and turn bad input into one line and exit code 2."""
+    resumes = False
+    try:
+        command = parse(args)
+        resumes = command.resumes
+        command.run()
+    except InputError as error:
+        print(f"newtongs: {error}", file=sys.stderr)
+        sys.exit(USAGE_ERROR)
+    except Interrupted as stop:
+        print(f"newtongs: {stop}; run the same command again to go on", file=sys.stderr)
+        sys.exit(INTERRUPTED)
+    except KeyboardInterrupt:
+        go_on = "; run the same command again to go on" if resumes else ""
+        print(f"newtongs: stopped{go_on}", file=sys.stderr)
+        sys.exit(INTERRUPTED)

@@ -1,0 +1,103 @@
+"""What commands say and write: bars, JSON files, checks before the work."""
+
+import json
+import os
+import tempfile
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import torch
+from rich.console import Console
+from rich.progress import (
+    BarColumn,
+    Progress,
+    ProgressColumn,
+    TaskID,
+    TextColumn,
+    TimeRemainingColumn,
+)
+
+from ..errors import InputError
+
+WIDTH = 132  # of a table; narrower terminals wrap lines rather than lose columns
+
+Advance = Callable[[str, int, int], None]
+
+
+def wide_console() -> Console:
+    """Standard output, never cut to a narrow terminal."""
+    console = Console()
+    return console if console.width >= WIDTH else Console(width=WIDTH)
+
+
+def write_json(path: Path, content: Any) -> None:
+    """Write under a temporary name, then rename."""
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        handle, part = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
+        try:
+            with os.fdopen(handle, "w") as f:
+                json.dump(content, f, indent=1)
+            os.chmod(part, 0o644)
+            os.replace(part, path)
+        except BaseException:
+            os.unlink(part)
+            raise
+    except OSError as error:
+        raise InputError(f"cannot write {path}: {error.strerror}") from error
+
+
+def check_target(path: Path) -> None:
+    """Find out before the work whether a file can be written there."""
+    if path.is_dir():  # also the empty name
+        raise InputError(f"cannot write {path}: it is a folder; name a file in it")
+    parent = next(p for p in path.absolute().parents if os.path.lexists(p))
+    if not (parent.is_dir() and os.access(parent, os.W_OK)):
+        raise InputError(f"cannot write {path}: {parent} is no folder that can be written to")
+
+
+@contextmanager
+def bars(*columns: ProgressColumn) -> Iterator[Callable[..., None]]:
+    """Bars on standard error, fed by calls of (name, done, total, further fields).
+
+    They are drawn from the first call on, so that an error before it stands alone, and only on a
+    terminal: in a log they would be noise.
+    """
+    console = Console(stderr=True)
+    drawn = Progress(*columns, console=console, disable=not console.is_terminal)
+    tasks: dict[str, TaskID] = {}
+
+    def advance(name: str, done: int, total: int, **shown: Any) -> None:
+        drawn.start()
+        if name not in tasks:
+            tasks[name] = drawn.add_task(name, total=total, completed=done, **shown)
+        drawn.update(tasks[name], completed=done, **shown)
+
+    try:
+        yield advance
+    finally:
+        if tasks:
+            drawn.stop()
+
+
+@contextmanager
+def progress_bar(unit: str = "sequences") -> Iterator[Advance]:
+    """A bar for each name, fed by calls of (name, done, total)."""
+    with bars(
+        TextColumn("{task.description:8}"), BarColumn(),
+        TextColumn("{task.completed:>9,.0f}/{task.total:,.0f} " + unit), TimeRemainingColumn(),
+    ) as advance:  # fmt: skip
+        yield advance
+
+
+@contextmanager
+def one_thread() -> Iterator[None]:
+    """Let torch compute on one thread."""
+    before = torch.get_num_threads()
+    torch.set_num_threads(1)
+    try:
+        yield
+    finally:
+        torch.set_num_threads(before)

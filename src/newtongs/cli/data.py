@@ -1,0 +1,120 @@
+"""``newtongs data``: make the benchmark data sets."""
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import ClassVar, Literal
+
+from ..datasets import gaussian32, same32, state32
+from ..render.light import render_light
+from ..state import checked_device
+from .apps import data
+from .console import one_thread, progress_bar
+
+SplitName = Literal["train", "val_id", "val_ood"]
+
+
+@data.command(name="state32")
+@dataclass(frozen=True)
+class DataState32:
+    """Make State-32: labelled 64-frame trajectories of 32 motion families.
+
+    Writes OUT/{split}.pt and OUT/manifest_{split}.csv. At the paper's size that is 7.4 GB. An
+    interrupted run goes on where it stopped when started again.
+    """
+
+    resumes: ClassVar[bool] = True
+    out: Path
+    """Folder to write to."""
+    per_motion: int | None = None
+    """Sequences of each motion in each split (times 32 motions). Default: the paper's 32,768 for
+    train and 4,096 for val_id and val_ood."""
+    splits: tuple[SplitName, ...] = ("train", "val_id", "val_ood")
+    """Which splits to make: training, same ranges, velocity-range shift."""
+    overwrite: bool = False
+    """Make every split anew, also one that is there and as asked for."""
+    device: str = "cpu"
+    """Where to compute: cpu or cuda. The data are the same up to rounding."""
+
+    def run(self) -> None:
+        """Build, and say what was written."""
+        # One thread: operations take a millisecond or so, and beside another busy process two
+        # threads wait for each other at every one of them.
+        with one_thread(), progress_bar() as advance:
+            paths = state32.build(
+                self.out,
+                splits=self.splits,
+                per_motion=self.per_motion,
+                overwrite=self.overwrite,
+                device=checked_device(self.device),
+                progress=advance,
+            )
+        for path in paths:
+            print(f"{path}  {path.stat().st_size / 1e6:,.1f} MB")
+
+
+@data.command(name="gaussian32")
+@dataclass(frozen=True)
+class DataGaussian32:
+    """Make Gaussian-32: ten objects in ten scenes, each in 32 motions, with four rendered views.
+
+    Writes OUT/samples/*.pt and OUT/manifest.csv: 320 samples of 49 frames, 26.5 GB. An interrupted
+    run goes on where it stopped when started again.
+    """
+
+    resumes: ClassVar[bool] = True
+    out: Path
+    """Folder to write to."""
+    templates: tuple[str, ...] | None = None
+    """Which scenes, by scene or object name (sunny_park, yellow_cone, ...). Default: all ten."""
+    motions: tuple[str, ...] | None = None
+    """Which motions, by name (free_fall, damped_bouncing, ...). Default: all 32."""
+    store: Literal["full", "compact"] = "full"
+    """full: the paper's schema, 83 MB a sample. compact: without what loading recomputes exactly
+    (moving Gaussians, flows), 65 MB."""
+    overwrite: bool = False
+    """Make every sample anew, also one that is there."""
+
+    def run(self) -> None:
+        """Build, and say what was written."""
+        with progress_bar("samples") as advance:
+            paths = gaussian32.build(
+                self.out,
+                render=render_light,
+                templates=self.templates,
+                motions=self.motions,
+                store=self.store,
+                overwrite=self.overwrite,
+                progress=advance,
+            )
+        size = sum(path.stat().st_size for path in paths)
+        print(f"{len(paths)} samples in {self.out / 'samples'}  {size / 1e6:,.1f} MB")
+
+
+@data.command(name="same32")
+@dataclass(frozen=True)
+class DataSame32:
+    """Make Same-32: the yellow cone on the construction floor in each of the 32 motions.
+
+    A subset of Gaussian-32: OUT/manifest.csv points at its samples, which are made where they are
+    missing.
+    """
+
+    resumes: ClassVar[bool] = True
+    out: Path
+    """Folder to write to."""
+    source: Path | None = None
+    """A Gaussian-32 folder that has the samples. Default: make them in OUT."""
+    overwrite: bool = False
+    """Make every sample anew, also one that is there."""
+
+    def run(self) -> None:
+        """Build, and say what was written."""
+        with progress_bar("samples") as advance:
+            manifest = same32.build_same32(
+                self.out,
+                source=self.source,
+                render=render_light,
+                overwrite=self.overwrite,
+                progress=advance,
+            )
+        print(f"32 samples listed in {manifest}")

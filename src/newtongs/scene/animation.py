@@ -1,0 +1,96 @@
+"""An animated scene as data: one static set of Gaussians and one state a frame and object.
+
+This is what is rendered, exported and replayed.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple
+
+import torch
+from torch import Tensor
+
+from .. import rotations
+from ..errors import InputError
+from ..state import DIM, State
+from ..types import Quat, StateTensor, Times, Vec3
+from .animated import AnimatedScene
+from .gaussians import GaussianScene
+from .transform import affine
+from .world import WorldFrame
+
+
+class Placement(NamedTuple):
+    """An object's motion as two nested nodes, which is how file formats hold it.
+
+    The outer node is ``T(translation_t) R(rotation_t) S(scale_t)``, the inner one
+    ``R(inner_rotation) T(inner_translation)``; together they are the shared affine map.
+    """
+
+    translation: Vec3
+    """``(T, 3)``."""
+    rotation: Quat
+    """``(T, 4)``, scalar first, without sign flips from frame to frame."""
+    scale: Vec3
+    """``(T, 3)``, one at the start."""
+    inner_rotation: Quat
+    """``(4,)``."""
+    inner_translation: Vec3
+    """``(3,)``, applied before the inner rotation."""
+
+
+@dataclass(frozen=True, eq=False)
+class Animation:
+    """Objects of ``scene`` following ``states``. Frame 0 is the scene itself, bit for bit."""
+
+    scene: GaussianScene
+    """Frame 0; ids say which Gaussians belong to which object."""
+    times: Times
+    """Seconds ``(T,)``, from zero on."""
+    states: Mapping[int, StateTensor]
+    """States ``(T, 22)`` of each moving object, by id, in scene coordinates."""
+    world: WorldFrame = field(default_factory=WorldFrame.identity)
+    """Where the physics frame lies."""
+    info: Mapping[str, Any] = field(default_factory=dict)
+    """How it was made: plain values that JSON can hold."""
+
+    def __post_init__(self) -> None:
+        for index, z in self.states.items():
+            if tuple(z.shape) != (len(self.times), DIM):
+                raise InputError(
+                    f"states of object {index}: expected shape ({len(self.times)}, {DIM}), "
+                    f"got {tuple(z.shape)}"
+                )
+
+    def __len__(self) -> int:
+        return len(self.times)
+
+    @property
+    def fps(self) -> float:
+        """Frames a second; 24 for a single frame."""
+        if len(self.times) < 2:
+            return 24.0
+        return (len(self.times) - 1) / float(self.times[-1] - self.times[0])
+
+    def frames(self) -> AnimatedScene:
+        """Frames for a renderer, in buffers that are reused; index it for one whole scene."""
+        return AnimatedScene(self.scene, {i: z[0] for i, z in self.states.items()}, self.states)
+
+    def affines(self, index: int) -> tuple[Tensor, Vec3]:
+        """``A (T, 3, 3)`` and ``b (T, 3)`` in float64: a mean ``g`` moves to ``A_t g + b_t``."""
+        z = self.states[index].double()
+        x, A = State(z), affine(z[0], z)
+        return A, x.p - A @ x.p[0]
+
+    def placement(self, index: int) -> Placement:
+        """The motion as two nodes, in float64."""
+        x = State(self.states[index].double())
+        q = continuous(rotations.normalize(x.q))
+        return Placement(x.p, q, x.s / x.s[0], rotations.conjugate(q[0]), -x.p[0])
+
+
+def continuous(q: Quat) -> Quat:
+    """The same rotations ``(T, 4)`` with signs chosen so that neighbours are close."""
+    flips = torch.where((q[1:] * q[:-1]).sum(-1) < 0, -1.0, 1.0).to(q)
+    signs = torch.cat([torch.ones(1).to(q), flips.cumprod(0)])
+    return q * signs.unsqueeze(-1)

@@ -1,0 +1,97 @@
+"""From a captured scene's coordinates to the frame of the physics, and back.
+
+Captures are turned, scaled and placed anyhow. The physics wants y up, the floor at y = 0, and
+objects about as large as those it was trained on.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from .. import rotations
+from ..errors import InputError
+from ..state import State, pack
+from ..types import Quat, StateTensor, Vec3
+
+UP = (0.0, 1.0, 0.0)  # of the physics frame
+
+
+@dataclass(frozen=True, eq=False)
+class WorldFrame:
+    """The similarity ``x_physics = scale * R(rotation) x_scene + offset``, in float64."""
+
+    rotation: Quat
+    """Turns the scene's up into +y ``(4,)``."""
+    scale: float
+    """Physics units in a scene unit."""
+    offset: Vec3
+    """Puts the floor to y = 0 ``(3,)``."""
+
+    @classmethod
+    def identity(cls) -> "WorldFrame":
+        """A scene that is in the physics frame already."""
+        return cls(torch.tensor([1.0, 0, 0, 0]).double(), 1.0, torch.zeros(3).double())
+
+    @classmethod
+    def of_floor(
+        cls, up: Sequence[float] | Tensor, height: float, *, scale: float = 1.0
+    ) -> "WorldFrame":
+        """From the scene's up direction and the floor's height along it, both in scene units."""
+        sky = torch.as_tensor(up, dtype=torch.float64)
+        length = torch.linalg.vector_norm(sky)
+        if sky.shape != (3,) or not (torch.isfinite(length) and length > 0):
+            raise InputError(f"up: expected three numbers that are not all zero, got {up}")
+        if not scale > 0:
+            raise InputError(f"scale must be positive, got {scale}")
+        offset = torch.tensor([0.0, -scale * height, 0.0], dtype=torch.float64)
+        return cls(shortest_turn(sky / length, torch.tensor(UP).double()), float(scale), offset)
+
+    @property
+    def up(self) -> Vec3:
+        """The scene's up direction, a unit vector ``(3,)``."""
+        return rotations.rotate(rotations.conjugate(self.rotation), torch.tensor(UP).double())
+
+    @property
+    def floor(self) -> float:
+        """Height of the floor along ``up`` in scene units."""
+        return -self.offset[1].item() / self.scale
+
+    def to_physics(self, points: Vec3) -> Vec3:
+        """Points ``(..., 3)`` of the scene in the physics frame."""
+        turned = rotations.rotate(self.rotation, points.double())
+        return (self.scale * turned + self.offset.to(turned)).to(points.dtype)
+
+    def to_scene(self, points: Vec3) -> Vec3:
+        """Points ``(..., 3)`` of the physics frame in the scene."""
+        back = (points.double() - self.offset) / self.scale
+        return rotations.rotate(rotations.conjugate(self.rotation), back).to(points.dtype)
+
+    def state_to_physics(self, z: StateTensor) -> StateTensor:
+        """States ``(..., 22)`` of the scene in the physics frame."""
+        x = State(z.double())
+        k, turn = self.scale, self.rotation.expand(*z.shape[:-1], 4)
+        return pack(
+            p=self.to_physics(x.p), q=rotations.multiply(turn, x.q),
+            v=k * rotations.rotate(turn, x.v), w=x.w, s=k * x.s, u=k * x.u, m=x.m, e=x.e, mu=x.mu,
+        ).to(z.dtype)  # fmt: skip
+
+    def state_to_scene(self, z: StateTensor) -> StateTensor:
+        """States ``(..., 22)`` of the physics frame in the scene."""
+        x = State(z.double())
+        k, turn = self.scale, rotations.conjugate(self.rotation).expand(*z.shape[:-1], 4)
+        return pack(
+            p=self.to_scene(x.p), q=rotations.multiply(turn, x.q),
+            v=rotations.rotate(turn, x.v) / k, w=x.w, s=x.s / k, u=x.u / k, m=x.m, e=x.e, mu=x.mu,
+        ).to(z.dtype)  # fmt: skip
+
+
+def shortest_turn(a: Vec3, b: Vec3) -> Quat:
+    """The rotation of smallest angle that takes the unit vector ``a`` to ``b``, both ``(3,)``."""
+    w = 1 + a @ b
+    if w < 1e-9:  # opposite: half a turn about anything across
+        across = torch.eye(3).to(a)[int(a.abs().argmin())]
+        axis = torch.linalg.cross(a, across)
+        return torch.cat([torch.zeros(1).to(a), axis / torch.linalg.vector_norm(axis)])
+    return rotations.normalize(torch.cat([w[None], torch.linalg.cross(a, b)]))
