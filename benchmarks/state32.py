@@ -19,7 +19,7 @@ from rich.console import Console
 from rich.table import Table
 
 from newtongs import motions
-from newtongs.cli import one_thread
+from newtongs.cli.console import one_thread
 from newtongs.datasets import state32
 from newtongs.dynamics import BASELINES
 from newtongs.evaluation import evaluate

@@ -74,7 +74,7 @@ def read_spz(path: Path) -> GaussianScene:
     with foreign(path, "an .spz file"), tempfile.TemporaryDirectory() as folder:
         safe = Path(folder) / "checked.spz"
         checked = _checked_gzip(path, raw) if raw[:2] == GZIP else _checked_4(path, raw)
-        if checked.count == 0:
+        if checked.gaussians == 0:
             return usable(path, **_empty())
         safe.write_bytes(checked.content)
         data = gsply().read_spz(safe)
@@ -110,7 +110,7 @@ def _checked_parts(path: Path, header: Header) -> tuple[np.ndarray, np.ndarray, 
     if chunk and {*COLOR_BOUNDS} <= {*chunk.names}:
         colors = _columns(path, header, "chunk", COLOR_BOUNDS, np.float32)
     else:
-        colors = np.tile(np.repeat(np.float32([0, 1]), 3), (len(bounds), 1))
+        colors = np.tile(np.repeat(np.array([0, 1], np.float32), 3), (len(bounds), 1))
     return np.hstack([bounds, colors]).astype("<f4"), packed.astype("<u4"), _rest(path, header, n)
 
 
@@ -146,7 +146,7 @@ def _canonical_header(chunks: int, n: int, rest: int) -> bytes:
 
 
 class _Spz(NamedTuple):
-    count: int
+    gaussians: int
     content: bytes
 
 
