@@ -18,6 +18,7 @@ from ..datasets import same32
 from ..datasets.gaussian32 import DT
 from ..datasets.state32 import State32
 from ..dynamics.baselines import Predictor, get_baseline
+from ..dynamics.predict import predictor
 from ..dynamics.weights import load_pretrained
 from ..state import checked_device
 from ..types import StateTensor
@@ -73,7 +74,7 @@ def evaluate_same32(
     methods: dict[str, Predictor | None] = {name: get_baseline(name) for name in BASELINES}
     runs = {f"{MODEL} {s}": s for s in (shipped_seeds() if seeds is None else seeds)}
     for name, seed in runs.items():
-        methods[name] = load_pretrained(seed).to(device).rollout
+        methods[name] = predictor(load_pretrained(seed).to(device))
     report = evaluate({"same32": split}, splits=("same32",), methods=methods, device=device)
     scores = report["same32"]
     rows = {name: scores[name] for name in BASELINES}

@@ -46,7 +46,7 @@ class WorldFrame:
         if not scale > 0:
             raise InputError(f"scale must be positive, got {scale}")
         offset = torch.tensor([0.0, -scale * height, 0.0], dtype=torch.float64)
-        return cls(shortest_turn(sky / length, torch.tensor(UP).double()), float(scale), offset)
+        return cls(upright(sky / length), float(scale), offset)
 
     @property
     def up(self) -> Vec3:
@@ -85,6 +85,18 @@ class WorldFrame:
             p=self.to_scene(x.p), q=rotations.multiply(turn, x.q),
             v=rotations.rotate(turn, x.v) / k, w=x.w, s=x.s / k, u=x.u / k, m=x.m, e=x.e, mu=x.mu,
         ).to(z.dtype)  # fmt: skip
+
+
+def upright(up: Vec3) -> Quat:
+    """A rotation that takes the unit vector ``up`` to +y.
+
+    A scene that stands on its head is first turned half around x. That is the usual step from the
+    axes of captures (y down, z ahead) to those of graphics, which leaves the front in front, and it
+    keeps the heading stable for directions near -y, where the shortest turn could go anywhere.
+    """
+    flip = torch.tensor([0.0, 1, 0, 0] if up[1] < 0 else [1.0, 0, 0, 0]).to(up)
+    rest = shortest_turn(rotations.rotate(flip, up), torch.tensor(UP).to(up))
+    return rotations.multiply(rest, flip)
 
 
 def shortest_turn(a: Vec3, b: Vec3) -> Quat:

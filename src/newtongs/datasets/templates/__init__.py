@@ -9,12 +9,15 @@ Across, each object has its own proportions: the cube is as wide as ``s``, the c
 bottle slimmer. The background is in world coordinates, with the floor at y = 0.
 """
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cache
 
+import torch
+
 from ...errors import InputError, unknown_name
-from ...scene.gaussians import GaussianScene
+from ...scene.gaussians import GaussianScene, join
 from . import indoors, outdoors
 from .objects import OBJECT_GAUSSIANS, OBJECTS
 from .scenery import BACKGROUND_GAUSSIANS
@@ -62,6 +65,16 @@ class Template:
     def background(self) -> GaussianScene:
         """The scene's 3,200 static Gaussians in world coordinates."""
         return _background(self.scene_id)
+
+    def scene(self, *, height: float = 0.9) -> GaussianScene:
+        """Object 0, standing on the floor of its background, as one set of Gaussians."""
+        thing = self.object
+        placed = thing.replace(
+            means=height * thing.means + thing.means.new_tensor([0.0, 0.5 * height, 0.0]),
+            log_scales=thing.log_scales + math.log(height),
+            ids=torch.zeros_like(thing.ids),
+        )
+        return join(placed, self.background)
 
 
 @cache

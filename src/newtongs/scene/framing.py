@@ -1,0 +1,79 @@
+"""A camera that sees a whole motion."""
+
+import math
+
+import torch
+from torch import Tensor
+
+from ..types import Vec3
+from .animation import Animation
+from .cameras import Camera, look_at
+from .staging import OPAQUE, across
+
+FIELD = 38.0  # degrees
+ELEVATION = 14.0  # degrees it looks down
+MARGIN = 0.86  # of the picture the motion fills at most
+SURROUND = 0.35  # of the object's size shown around its path
+
+
+def default_camera(
+    animation: Animation,
+    *,
+    width: int = 512,
+    height: int = 512,
+    azimuth: float = 0.0,
+    elevation: float = ELEVATION,
+) -> Camera:
+    """The nearest camera that keeps all moving objects and the floor under them in the picture."""
+    boxes = torch.cat([swept_corners(animation, i) for i in animation.states])
+    up, floor = animation.world.up, animation.world.floor
+    feet = boxes - ((boxes @ up) - floor).unsqueeze(-1) * up
+    points = torch.cat([boxes, feet[(boxes @ up) > floor]])
+    return fit_camera(points, up, width=width, height=height, azimuth=azimuth, elevation=elevation)
+
+
+def swept_corners(animation: Animation, index: int) -> Vec3:
+    """Corners ``(T * 8, 3)`` of an object's box, a little widened, in all frames, float64."""
+    thing = animation.scene.object(index)
+    opaque = thing.means[thing.opacities >= OPAQUE]
+    means = (opaque if len(opaque) else thing.means).double()
+    low, high = means.quantile(0.002, dim=0), means.quantile(0.998, dim=0)
+    room = SURROUND / 2 * (high - low).max()
+    A, b = animation.affines(index)
+    return (corners(low - room, high + room) @ A.mT + b.unsqueeze(1)).flatten(0, 1)
+
+
+def fit_camera(
+    points: Vec3,
+    up: Vec3,
+    *,
+    width: int = 512,
+    height: int = 512,
+    fov: float = FIELD,
+    azimuth: float = 0.0,
+    elevation: float = ELEVATION,
+    margin: float = MARGIN,
+) -> Camera:
+    """The nearest camera that sees all ``points`` (N, 3).
+
+    It stands at ``azimuth`` degrees around ``up``, zero on the side of the physics frame's z, and
+    looks down at ``elevation`` degrees. ``margin`` is the part of the picture that they fill.
+    """
+    x = points.double()
+    target = (x.amin(0) + x.amax(0)) / 2
+    a, b = across(up)
+    side, rise = math.radians(azimuth), math.radians(elevation)
+    out = math.cos(rise) * (math.cos(side) * b + math.sin(side) * a) + math.sin(rise) * up
+    probe = look_at(target + out, target, width=width, height=height, fov=fov, up=up.tolist())
+    across_, down, ahead = ((x - target) @ probe.w2c[:3, :3].double().T).unbind(-1)
+    slope = math.tan(math.radians(fov) / 2) * margin
+    distance = torch.maximum(across_.abs() * height / width, down.abs()) / slope - ahead
+    r = max(distance.max().item(), 1e-6)
+    return look_at(target + r * out, target, width=width, height=height, fov=fov, up=up.tolist())
+
+
+def corners(low: Tensor, high: Tensor) -> Vec3:
+    """The eight corners ``(..., 8, 3)`` of boxes given by two of them ``(..., 3)``."""
+    pick = torch.cartesian_prod(*[torch.tensor([0, 1])] * 3)
+    ends = torch.stack([low, high], -2)
+    return torch.stack([ends[..., pick[:, i], i] for i in range(3)], -1)
