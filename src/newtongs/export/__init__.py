@@ -1,0 +1,247 @@
+"""An animation as files for other tools: films, web pages, glTF, OpenUSD, PLY, and for replay.
+
+``export(animation, "out", ["mp4", "glb", "html"])`` writes several at once; each format also has
+a function of its own.
+"""
+
+import os
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from functools import partial
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Any, TypeAlias
+
+from ..errors import InputError, unknown_name
+from ..render.scenes import BACKENDS
+from ..render.video import contact_sheet, write_video
+from ..scene.animation import Animation
+from ..scene.cameras import Camera
+from . import films
+from .glb import write_glb
+from .glb_reader import read_glb
+from .html import write_html
+from .parts import default_camera
+from .replay import load_animation, save_animation
+from .sequence import write_sequence
+
+__all__ = [
+    "FORMATS",
+    "Format",
+    "default_camera",
+    "export",
+    "load_animation",
+    "parse_formats",
+    "read_glb",
+    "save_animation",
+    "write_glb",
+    "write_html",
+    "write_sequence",
+]
+
+Progress: TypeAlias = Callable[[str, int, int], None]  # what, how much is done, of how much
+WHITE = (1.0, 1.0, 1.0)
+
+
+@dataclass(frozen=True)
+class Format:
+    """One way to write an animation."""
+
+    ending: str
+    """Appended to the name of the export."""
+    about: str
+    """One line for people."""
+    write: Callable[["_Job", Path], None]
+    """Writes the file."""
+    module: str | None = None
+    """What must be installed,"""
+    extra: str | None = None
+    """and the pip extra that installs it."""
+    pictures: bool = False
+    """Whether it is made of rendered frames."""
+
+
+@dataclass
+class _Job:
+    """What the writers need."""
+
+    animation: Animation
+    camera: Camera
+    background: Sequence[float]
+    fps: float
+    title: str
+    source: Path | str | None
+    sh_degree: int | None
+    frames: films.Film | None = None
+    report: Callable[[int], None] | None = None
+
+
+def _film(job: _Job, path: Path) -> None:
+    assert job.frames is not None
+    write_video(path, job.frames, job.fps)
+
+
+def _sheet(job: _Job, path: Path) -> None:
+    assert job.frames is not None
+    contact_sheet(films.spread(job.frames), films.COLUMNS, path)
+
+
+def _json(job: _Job, path: Path) -> None:
+    save_animation(job.animation, path, source=job.source)
+
+
+def _glb(job: _Job, path: Path) -> None:
+    write_glb(job.animation, path, sh_degree=job.sh_degree)
+
+
+def _usd(job: _Job, path: Path) -> None:
+    from .usd import write_usd
+
+    write_usd(job.animation, path, sh_degree=job.sh_degree)
+
+
+def _ply(job: _Job, path: Path) -> None:
+    write_sequence(job.animation, path, sh_degree=job.sh_degree, progress=job.report)
+
+
+def _html(job: _Job, path: Path) -> None:
+    options = {} if job.sh_degree is None else {"sh_degree": job.sh_degree}
+    write_html(
+        job.animation,
+        path,
+        camera=job.camera,
+        title=job.title,
+        background=job.background,
+        **options,
+    )
+
+
+FORMATS = {
+    "mp4": Format(".mp4", "film, plays everywhere", _film, "imageio_ffmpeg", "video", True),
+    "gif": Format(".gif", "film that loops, for chats and documents", _film, "PIL", "video", True),
+    "png": Format(".png", "contact sheet of frames", _sheet, pictures=True),
+    "json": Format(".json", "with .npz: states and matrices, to replay", _json),
+    "glb": Format(".glb", "glTF with Gaussians, for Babylon.js, PlayCanvas, three.js", _glb),
+    "usd": Format(".usdc", "OpenUSD with Gaussians, for Omniverse and others", _usd, "pxr", "usd"),
+    "ply": Format("_ply", "folder with a .ply a frame, for SuperSplat; large", _ply),
+    "html": Format(".html", "one page that plays in a browser, offline", _html),
+}
+
+
+def parse_formats(formats: str | Iterable[str]) -> list[str]:
+    """Names of formats, from a list or from ``"mp4,glb"``, each checked and once."""
+    names = formats.replace(",", " ").split() if isinstance(formats, str) else list(formats)
+    names = [name.strip().lower().removeprefix(".") for name in names]
+    for name in names:
+        if name not in FORMATS:
+            raise unknown_name("format", name, FORMATS)
+    if not names:
+        raise InputError(f"no format named; there are {', '.join(FORMATS)}")
+    return list(dict.fromkeys(names))
+
+
+def export(
+    animation: Animation,
+    folder: Path | str,
+    formats: str | Iterable[str],
+    *,
+    name: str = "animation",
+    camera: Camera | None = None,
+    size: tuple[int, int] = (512, 512),
+    background: Sequence[float] = WHITE,
+    fps: float | None = None,
+    backend: str = "auto",
+    sh_degree: int | None = None,
+    source: Path | str | None = None,
+    title: str | None = None,
+    progress: Progress | None = None,
+) -> dict[str, Path]:
+    """Write an animation in several formats; frames are drawn once for all films.
+
+    Args:
+        animation: what moves.
+        folder: made when it is not there.
+        formats: names of :data:`FORMATS`.
+        name: of the files, without ending.
+        camera: of the films and first view of the page; default one that sees all of the motion.
+        size: width and height of the default camera's picture, in pixels.
+        background: RGB where nothing is.
+        fps: frames a second of the films; default real time. Every frame of the animation is one
+            of the film.
+        backend: renderer, see :func:`newtongs.render.render`.
+        sh_degree: cut view-dependent colour off above this degree in glb, usd, ply and html;
+            default all of it, and degree 1 in html.
+        source: file the scene was read from, which the json then refers to.
+        title: of the page; default the name.
+        progress: called as ``progress(what, done, of)`` while frames are drawn and files written.
+
+    Returns:
+        Path of what was written, by format.
+    """
+    names, folder = parse_formats(formats), Path(folder)
+    for each in names:
+        _require(FORMATS[each], each)
+    if backend not in BACKENDS:
+        raise unknown_name("renderer", backend, BACKENDS)
+    _check_name(name)
+    _check_folder(folder)
+    view = camera or default_camera(animation, size)
+    rate = animation.fps if fps is None else fps
+    job = _Job(animation, view, background, rate, title or name, source, sh_degree)
+    tell = progress or (lambda what, done, of: None)
+    written = {}
+    with _drawn(job, names, backend, tell):
+        for each in names:
+            tell(each, 0, 1)
+            job.report = partial(_of_frames, tell, each, len(animation)) if each == "ply" else None
+            written[each] = folder / f"{name}{FORMATS[each].ending}"
+            FORMATS[each].write(job, written[each])
+            tell(each, 1, 1)
+    return written
+
+
+def _of_frames(tell: Progress, what: str, of: int, done: int) -> None:
+    tell(what, done, of)
+
+
+@contextmanager
+def _drawn(job: _Job, names: list[str], backend: str, tell: Progress) -> Iterator[None]:
+    """Hold the pictures while they are needed, if any format needs them."""
+    if not any(FORMATS[name].pictures for name in names):
+        yield
+        return
+    report = partial(_of_frames, tell, "frames", len(job.animation))
+    options: dict[str, Any] = {"backend": backend, "background": job.background}
+    with films.film(job.animation, job.camera, progress=report, **options) as frames:
+        job.frames = frames
+        yield
+
+
+def _require(format: Format, name: str) -> None:
+    """A missing extra is told before any work begins."""
+    try:
+        there = format.module is None or find_spec(format.module) is not None
+    except (ImportError, ValueError):  # blocked, or half installed
+        there = False
+    if not there:
+        raise InputError(
+            f"format {name!r} needs {format.module}; "
+            f"install it with: pip install 'newtongs[{format.extra}]'"
+        )
+
+
+def _check_name(name: str) -> None:
+    if not name or Path(name).name != name or name in (".", ".."):
+        raise InputError(f"name: expected a file name without folders, got {name!r}")
+
+
+def _check_folder(folder: Path) -> None:
+    """Writable, or told so before minutes of drawing."""
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        if not os.access(folder, os.W_OK | os.X_OK):
+            raise PermissionError(13, "Permission denied")
+    except (OSError, ValueError) as error:
+        reason = getattr(error, "strerror", None) or str(error)
+        raise InputError(f"cannot write into {folder}: {reason}") from error

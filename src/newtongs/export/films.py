@@ -1,0 +1,46 @@
+"""Pictures of an animation, drawn once for all the formats that show them."""
+
+import tempfile
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from ..render import render_frames
+from ..render.video import to_bytes
+from ..scene.animation import Animation
+from ..scene.cameras import Camera
+
+SHEET = 8  # frames of a contact sheet
+COLUMNS = 4
+
+Film = npt.NDArray[np.uint8]  # (T, H, W, 3)
+
+
+@contextmanager
+def film(
+    animation: Animation,
+    camera: Camera,
+    *,
+    backend: str,
+    background: Sequence[float],
+    progress: Callable[[int], None] | None = None,
+) -> Iterator[Film]:
+    """All pictures ``(T, H, W, 3)`` as bytes, in a temporary file rather than in memory."""
+    shape = (len(animation), camera.height, camera.width, 3)
+    pictures = render_frames(
+        animation.frames(), camera, backend=backend, background=background, progress=progress
+    )
+    with tempfile.TemporaryFile() as file:
+        frames: Any = np.memmap(file, np.uint8, "w+", shape=shape)
+        for t, picture in enumerate(pictures):
+            frames[t] = to_bytes(picture)
+        yield frames
+
+
+def spread(frames: Film) -> list[Film]:
+    """A few frames, evenly spaced from the first to the last, for a contact sheet."""
+    chosen = np.linspace(0, len(frames) - 1, min(SHEET, len(frames))).round().astype(int)
+    return [frames[t] for t in chosen]
