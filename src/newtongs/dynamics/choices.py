@@ -1,0 +1,75 @@
+"""Which dynamics move an object: the trained model, its structured part, or the analytic prior.
+
+``learned`` is the paper's model. ``structured`` is the same without its two residual networks, with
+the trained scalars. ``analytic`` is the model before training. Each with a scale that follows the
+paper's equation (``free``) or keeps its initial value (``rigid``).
+"""
+
+import copy
+from dataclasses import replace as changed
+from typing import Literal, TypeAlias, get_args
+
+import torch
+
+from ..errors import unknown_name
+from ..state import StateLike, replace
+from ..types import StateTensor
+from .gaussian_nnd import GaussianNND
+from .weights import load_pretrained
+
+Dynamics: TypeAlias = Literal["learned", "structured", "analytic"]
+Scale: TypeAlias = Literal["free", "rigid"]
+
+SCALE_OUTPUTS = slice(6, 9)  # of f_theta: r_v, r_w, r_s
+
+
+def choose(
+    dynamics: Dynamics = "learned", scale: Scale = "free", *, seed: int = 7301
+) -> GaussianNND:
+    """The model that a choice of dynamics and scale stands for, in evaluation mode on the CPU.
+
+    ``seed`` is that of the trained weights; ``analytic`` needs none. With ``scale="rigid"`` start
+    from ``rigid_state(z0)``.
+    """
+    if dynamics not in get_args(Dynamics):
+        raise unknown_name("dynamics", dynamics, get_args(Dynamics))
+    if scale not in get_args(Scale):
+        raise unknown_name("scale", scale, get_args(Scale))
+    model = _untrained() if dynamics == "analytic" else load_pretrained(seed)
+    if dynamics != "learned":
+        model = without_residuals(model)
+    return rigid(model) if scale == "rigid" else model
+
+
+def _untrained() -> GaussianNND:
+    """The initial model, without touching the caller's random numbers."""
+    with torch.random.fork_rng(devices=[]):
+        return GaussianNND().eval()
+
+
+def without_residuals(model: GaussianNND) -> GaussianNND:
+    """A copy that never evaluates its networks: the scalars are all that is left of training."""
+    model = copy.deepcopy(model)
+    model.config = changed(model.config, continuous_residual=False, contact_residual=False)
+    return model
+
+
+@torch.no_grad()
+def rigid(model: GaussianNND) -> GaussianNND:
+    """A copy in which nothing accelerates the scale; every other equation is as it was.
+
+    ``k_s = c_s = 0`` and f_theta's three scale outputs are zero, so ``u' = 0`` exactly.
+    """
+    model = copy.deepcopy(model)
+    model.k_s.zero_()
+    model.c_s.zero_()
+    last = model.f_theta[-1]
+    assert isinstance(last, torch.nn.Linear)
+    last.weight[SCALE_OUTPUTS] = 0
+    last.bias[SCALE_OUTPUTS] = 0
+    return model
+
+
+def rigid_state(z0: StateLike) -> StateTensor:
+    """A copy of the state ``(..., 22)`` whose scale does not move: ``u = 0``."""
+    return replace(z0, u=(0.0, 0.0, 0.0))
