@@ -1,0 +1,248 @@
+"""Objects of a scene found by themselves: what hangs together above the floor.
+
+Opaque Gaussians above the floor fill a grid of voxels about as large as their spacing; voxels that
+touch make a cluster. Walls and other shells as wide as the floor are left out, and so are floaters
+of a few Gaussians. Faint Gaussians join the cluster next to them, and Gaussians on the floor join
+the thing above when they look more like it than like the floor.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import NamedTuple
+
+import torch
+from torch import Tensor
+
+from ..errors import InputError
+from ..types import Vec3
+from .floor_finding import OPAQUE, Floor, middle_and_reach, plane_axes, quantile
+from .gaussians import BACKGROUND, GaussianScene
+from .voxels import SHIFTS, Voxels
+
+PROBES, NEIGHBOURS = 96, 8  # Gaussians at which the spacing is measured, and what counts as near
+LEAST = 20  # Gaussians of a cluster; fewer are floaters
+LEAST_SHARE = 0.002  # of the opaque Gaussians above the floor, likewise
+SHELL = 0.8  # of the floor's width: a cluster as wide is a wall or the surroundings
+MOST = 32  # clusters returned
+
+
+@dataclass(frozen=True, eq=False)
+class Cluster:
+    """Gaussians that hang together."""
+
+    id: int
+    """Place in the list, the best first."""
+    mask: Tensor
+    """Which Gaussians ``(N,)``."""
+    center: Vec3
+    """Middle of the box ``(3,)``, scene axes."""
+    size: Vec3
+    """Edges of the box around the means ``(3,)``, scene axes."""
+    count: int
+    """Gaussians."""
+    mass: float
+    """Sum of opacities."""
+    above: float
+    """Height of the lowest part over the floor, scene units."""
+    score: float
+    """How much like an object, 0 to 1."""
+
+
+class _Surroundings(NamedTuple):
+    """What a cluster is judged against."""
+
+    middle: Vec3
+    reach: float
+    width: float
+    """Of the floor; infinite where there is none."""
+
+
+def cluster(
+    scene: GaussianScene, floor: Floor, *, voxel: float | None = None, least: int | None = None
+) -> list[Cluster]:
+    """Object-like clusters above the floor, the best first.
+
+    Args:
+        scene: the Gaussians.
+        floor: from :func:`find_floor`.
+        voxel: things closer than this hang together, in scene units; default from the spacing.
+        least: fewest opaque Gaussians of a cluster.
+    """
+    if voxel is not None and not voxel > 0:
+        raise InputError(f"voxel: expected a length above zero, got {voxel}")
+    h = floor.heights(scene.means)
+    solid = (scene.opacities >= OPAQUE) & torch.isfinite(h)
+    body = solid & (h > floor.thickness)
+    if not body.any():
+        return []
+    around = _surroundings(scene, floor, h, solid)
+    size = voxel or spacing(scene.means[body], around)
+    labels = _labels(scene, body, size, least, around, floor)
+    found = _described(scene, h, labels, around)[:MOST]
+    if floor.kind == "found":
+        found = [_with_foot(scene, floor, h, size, labels < 0, c) for c in found]
+    return [replace(c, id=i) for i, c in enumerate(found)]
+
+
+def label(scene: GaussianScene, clusters: Sequence[Cluster]) -> GaussianScene:
+    """The scene with the clusters as objects 0, 1, 2, ... in their order; all else background."""
+    ids = torch.full_like(scene.ids, BACKGROUND)
+    for index, found in reversed(list(enumerate(clusters))):
+        ids[found.mask] = index
+    return scene.replace(ids=ids)
+
+
+def without_floaters(scene: GaussianScene, *, voxel: float | None = None) -> Tensor:
+    """Mask ``(N,)`` of a capture of one object without the specks that float around it."""
+    solid = (scene.opacities >= OPAQUE) & torch.isfinite(scene.means).all(-1)
+    if not solid.any():
+        return torch.ones_like(solid)
+    around = _Surroundings(*middle_and_reach(scene.means[solid], scene.opacities[solid]), torch.inf)
+    return _labels(scene, solid, voxel or spacing(scene.means[solid], around), None, around) >= 0
+
+
+def _surroundings(scene: GaussianScene, floor: Floor, h: Tensor, solid: Tensor) -> _Surroundings:
+    """Middle and reach of the scene, and the floor's width."""
+    middle, reach = middle_and_reach(scene.means[solid], scene.opacities[solid])
+    on = solid & (h.abs() <= floor.thickness)
+    if floor.kind == "virtual" or not on.any():
+        return _Surroundings(middle, reach, torch.inf)
+    flat = scene.means[on] @ plane_axes(floor.up).to(scene.means)
+    edges = [quantile(c, torch.ones_like(c), q) for c in flat.T for q in (0.02, 0.98)]
+    return _Surroundings(middle, reach, float(max(edges[1] - edges[0], edges[3] - edges[2])))
+
+
+def spacing(points: Vec3, around: _Surroundings) -> float:
+    """Distance to the eighth neighbour, typical of the Gaussians near the middle."""
+    away = torch.linalg.vector_norm(points - around.middle.to(points), dim=-1)
+    w = (1 + (away / around.reach) ** 2) ** -1.5
+    random = torch.Generator(points.device).manual_seed(0)
+    probes = points[torch.multinomial(w, min(PROBES, len(points)), generator=random)]
+    k = min(NEIGHBOURS + 1, len(points))
+    near = torch.cat(
+        [torch.cdist(p, points).topk(k, largest=False).values for p in probes.split(8)]
+    )
+    return max(float(near[:, -1].quantile(0.7)), 1e-6 * around.reach, 1e-12)
+
+
+def _labels(
+    scene: GaussianScene,
+    body: Tensor,
+    voxel: float,
+    least: int | None,
+    around: _Surroundings,
+    floor: Floor | None = None,
+) -> Tensor:
+    """Cluster ``(N,)`` of each Gaussian of the ``body`` and of the faint ones beside; else -1."""
+    points = scene.means[body]
+    voxels = Voxels.of(points, voxel)
+    of_voxel = voxels.components()
+    of_point = of_voxel[voxels.of_point]
+    count = torch.bincount(of_point)
+    kept = count >= (least or max(LEAST, int(LEAST_SHARE * len(points))))
+    if floor is not None:
+        kept &= _widths(points @ plane_axes(floor.up).to(points), of_point) < SHELL * around.width
+    renamed = torch.where(kept, kept.cumsum(0) - 1, -1)
+    labels = torch.full((len(scene),), -1, device=scene.device)
+    labels[body] = renamed[of_point]
+    faint = scene.opacities < OPAQUE
+    labels[faint] = _beside(scene.means[faint], voxels, renamed[of_voxel])
+    return labels
+
+
+def _widths(flat: Tensor, group: Tensor) -> Tensor:
+    """The longer edge of the box around the points ``(n, 2)`` of each group ``(G,)``."""
+    low, high = _boxes(flat, group)
+    return (high - low).amax(-1)
+
+
+def _boxes(x: Tensor, group: Tensor) -> tuple[Tensor, Tensor]:
+    """Corners ``(G, D)`` of the boxes around the points ``(n, D)`` of each group."""
+    index, shape = group[:, None].expand_as(x), (int(group.max()) + 1, x.shape[-1])
+    low, high = x.new_full(shape, torch.inf), x.new_full(shape, -torch.inf)
+    return low.scatter_reduce(0, index, x, "amin"), high.scatter_reduce(0, index, x, "amax")
+
+
+def _beside(points: Vec3, voxels: Voxels, of_voxel: Tensor) -> Tensor:
+    """Cluster ``(n,)`` of the nearest of the 27 voxels around each point; -1 where none."""
+    found = torch.full((len(points),), -1, device=points.device)
+    for shift in SHIFTS:
+        at = voxels.find(points, shift)
+        there = torch.where(at >= 0, of_voxel[at], -1)
+        found = torch.where(found < 0, there, found)
+    return found
+
+
+def _described(
+    scene: GaussianScene, h: Tensor, labels: Tensor, around: _Surroundings
+) -> list[Cluster]:
+    """A :class:`Cluster` for each label, the best first."""
+    rows = (labels >= 0).nonzero().squeeze(-1)
+    if not len(rows):
+        return []
+    of_row = labels[rows]
+    low, high = _boxes(scene.means[rows], of_row)
+    bottom, top = (x.squeeze(-1) for x in _boxes(h[rows, None], of_row))
+    mass = torch.zeros_like(bottom).scatter_add(0, of_row, scene.opacities[rows])
+    score = _scores(0.5 * (low + high), high - low, mass, bottom.clamp_min(0), top, around)
+    count = torch.bincount(of_row)
+    return [
+        Cluster(
+            i, labels == i, 0.5 * (low[i] + high[i]), high[i] - low[i], int(count[i]),
+            float(mass[i]), float(bottom[i]), float(score[i]),
+        )
+        for i in score.argsort(descending=True, stable=True)[:MOST].tolist()
+    ]  # fmt: skip
+
+
+def _scores(
+    center: Vec3, size: Vec3, mass: Tensor, bottom: Tensor, top: Tensor, around: _Surroundings
+) -> Tensor:
+    """How much like an object ``(G,)``: near the middle, massive, on the floor, not too wide."""
+    away = torch.linalg.vector_norm(center - around.middle.to(center), dim=-1)
+    near = 1 / (1 + (away / around.reach) ** 2)
+    massive = (mass / mass.sum()).sqrt()
+    resting = 0.3 + 0.7 * torch.exp(-bottom / (top - bottom).clamp_min(1e-12))
+    narrow = (1 - size.amax(-1) / (2 * around.width)).clamp_min(0.05)
+    return near * massive * resting * narrow
+
+
+def _with_foot(
+    scene: GaussianScene, floor: Floor, h: Tensor, voxel: float, free: Tensor, c: Cluster
+) -> Cluster:
+    """The cluster with those Gaussians on the floor under it that have its colours."""
+    if c.above > 2 * floor.thickness + voxel:
+        return c
+    flat = scene.means @ plane_axes(floor.up).to(scene.means)
+    low, high = flat[c.mask].amin(0), flat[c.mask].amax(0)
+    margin = 0.3 * (high - low).amax()
+    on = free & (h.abs() <= floor.thickness)
+    rows = (on & ((flat > low - margin) & (flat < high + margin)).all(-1)).nonzero().squeeze(-1)
+    under = _covered(flat[rows], flat[c.mask], voxel)
+    candidates, ground = rows[under], rows[~under]
+    if not len(candidates):
+        return c
+    body = (c.mask & (h < 0.5 * h[c.mask].amax())).nonzero().squeeze(-1)
+    like_body, like_floor = (
+        _color_distance(scene.colors[candidates], scene.colors[x]) for x in (body, ground)
+    )
+    mask = c.mask.clone()
+    mask[candidates[like_body < like_floor]] = True
+    return replace(c, mask=mask, count=int(mask.sum()), mass=float(scene.opacities[mask].sum()))
+
+
+def _covered(points: Tensor, cover: Tensor, size: float) -> Tensor:
+    """Which points ``(n, 2)`` lie in a cell next to one of ``cover (m, 2)``."""
+    up = torch.nn.functional.pad
+    filled = Voxels.of(up(cover, (0, 1)), size)
+    return torch.stack([filled.find(up(points, (0, 1)), (i, j, 0)) >= 0
+                        for i in (-1, 0, 1) for j in (-1, 0, 1)]).any(0)  # fmt: skip
+
+
+def _color_distance(colors: Tensor, palette: Tensor) -> Tensor:
+    """Distance ``(n,)`` to the fifth nearest of a palette's colours; infinite if it is empty."""
+    if not len(palette):
+        return torch.full_like(colors[:, 0], torch.inf)
+    some = palette[:: max(1, len(palette) // 500)]
+    near = torch.cdist(colors, some).topk(min(5, len(some)), largest=False)
+    return near.values[:, -1]
