@@ -75,18 +75,23 @@ def rollout_cpu(model: GaussianNND, z0: StateLike, times: Times | Sequence[float
     ``torch.get_num_threads()`` threads.
     """
     z0, dt = check_initial(z0), intervals(times)
-    for x in (z0, model.c_v):
-        if x.dtype != torch.float32 or x.device.type != "cpu":
-            raise InputError(
-                f"the fast CPU rollout takes a float32 model and z0 on the CPU, got {x.dtype} on "
-                f"{x.device}; use model.rollout"
-            )
+    require_plain(model, z0)
     n = np.array([substeps(t, model.config.max_dt) for t in dt], np.int64)
     z = project(z0).reshape(-1, DIM).contiguous()
     out = torch.empty(len(z), len(dt) + 1, DIM)
     out[:, 0] = z
     _share(z.numpy(), n, np.array(dt) / n, _plain(model), out.numpy())
     return out.reshape(*z0.shape[:-1], len(dt) + 1, DIM)
+
+
+def require_plain(model: GaussianNND, z0: StateTensor) -> None:
+    """Refuse what compiled code is not made for."""
+    for x in (z0, model.c_v):
+        if x.dtype != torch.float32 or x.device.type != "cpu":
+            raise InputError(
+                f"the fast CPU rollout takes a float32 model and z0 on the CPU, got {x.dtype} on "
+                f"{x.device}; use model.rollout"
+            )
 
 
 def _plain(model: GaussianNND) -> Plain:

@@ -1,11 +1,14 @@
 """The quickest rollout of a model on the machine at hand; what it computes is the reference."""
 
+from collections.abc import Sequence
 from importlib.util import find_spec
 
 import torch
 
+from ..state import StateLike
 from ..types import StateTensor, Times
 from .baselines import Predictor
+from .body import Body
 from .gaussian_nnd import GaussianNND
 
 
@@ -25,6 +28,25 @@ def predictor(model: GaussianNND) -> Predictor:
 
         return lambda z0, times: rollout_cpu(model, z0, times)
     return torch.no_grad()(model.rollout)
+
+
+def predict_body(
+    model: GaussianNND,
+    z0: StateLike,
+    times: Times | Sequence[float],
+    body: Body,
+    *,
+    rest: bool = True,
+    topple: bool = True,
+) -> StateTensor:
+    """``resting.rollout_body`` of one object ``(22,)``: compiled on the CPU, or as it is."""
+    if model.c_v.dtype == torch.float32 and model.c_v.device.type == "cpu" and find_spec("numba"):
+        from .fast_body import rollout_body_cpu
+
+        return rollout_body_cpu(model, z0, times, body, rest=rest, topple=topple)
+    from .resting import rollout_body
+
+    return rollout_body(model, z0, times, body, rest=rest, topple=topple)
 
 
 def _fused(model: GaussianNND) -> Predictor:
