@@ -44,7 +44,7 @@ def parts(animation: Animation, *, sh_degree: int | None = None) -> list[Part]:
         if not len(rows):
             raise InputError(f"no object {index} in the scene; there are {scene.object_ids}")
         moving[rows] = True
-        name = "background" if index == BACKGROUND else f"object_{index}"
+        name = "background" if index == BACKGROUND else f"object_{index}".replace("-", "m")
         objects.append(Part(index, name, scene[rows]))
     still = [] if bool(moving.all()) else [Part(None, "still", scene[~moving])]
     return still + objects
