@@ -14,7 +14,7 @@ ROOT = Path(__file__).parent.parent
 SOURCE = ROOT / "src" / "newtongs"
 LAYERS = [
     {"errors", "types"}, {"rotations"}, {"state"}, {"motions", "dynamics", "scene"},
-    {"render", "datasets"}, {"training", "evaluation", "export", "animate"}, {"studio", "cli"},
+    {"render", "datasets"}, {"training", "evaluation", "export", "animator"}, {"studio", "cli"},
     {"__init__", "__main__"},
 ]  # fmt: skip
 LEVEL = {name: i for i, layer in enumerate(LAYERS) for name in layer}

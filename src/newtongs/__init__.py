@@ -1,8 +1,10 @@
 """Make Gaussian-splatting objects move.
 
-The pipeline: an object's 22-number **state** (:class:`State`) is advanced by a hybrid **dynamics**
-model (:class:`GaussianNND`), whose poses and scales move the object's Gaussians. Beside it stand
-the **motions** that give ground truth, the **datasets** made of them, and **evaluation**.
+The pipeline: the Gaussians of an object in a **scene** are lifted to a 22-number **state**
+(:class:`State`), which a hybrid **dynamics** model (:class:`GaussianNND`) advances; its poses and
+scales move the Gaussians, which **render** draws and **export** writes. :func:`animate` is all of
+it in one call. Beside it stand the **motions** that give ground truth, the **datasets** made of
+them, **training** and **evaluation**.
 
 >>> import newtongs, torch
 >>> z0 = newtongs.make_state(p=(0, 2, 0), v=(1, 0, 0), s=(0.3, 0.3, 0.3))
@@ -15,21 +17,41 @@ from importlib import import_module
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from . import datasets, dynamics, evaluation, motions, rotations, training
+    from . import (
+        datasets,
+        dynamics,
+        evaluation,
+        export,
+        motions,
+        render,
+        rotations,
+        scene,
+        training,
+    )
+    from .animator import Physics, Push, animate
     from .dynamics import GaussianNND, NNDConfig
     from .dynamics.weights import load_model, load_pretrained
     from .errors import InputError
+    from .scene import Camera, GaussianScene
     from .state import State, as_states, project
     from .state import make as make_state
 
 __version__ = "0.1.0"
 
-_MODULES = ("datasets", "dynamics", "evaluation", "motions", "rotations", "training")
+_MODULES = (
+    "datasets", "dynamics", "evaluation", "export", "motions", "render", "rotations", "scene",
+    "training",
+)  # fmt: skip
 _NAMES = {
+    "Camera": ("scene", "Camera"),
     "GaussianNND": ("dynamics", "GaussianNND"),
+    "GaussianScene": ("scene", "GaussianScene"),
     "InputError": ("errors", "InputError"),
     "NNDConfig": ("dynamics", "NNDConfig"),
+    "Physics": ("animator", "Physics"),
+    "Push": ("animator", "Push"),
     "State": ("state", "State"),
+    "animate": ("animator", "animate"),
     "as_states": ("state", "as_states"),
     "load_model": ("dynamics.weights", "load_model"),
     "load_pretrained": ("dynamics.weights", "load_pretrained"),
@@ -38,20 +60,28 @@ _NAMES = {
 }
 
 __all__ = [
+    "Camera",
     "GaussianNND",
+    "GaussianScene",
     "InputError",
     "NNDConfig",
+    "Physics",
+    "Push",
     "State",
+    "animate",
     "as_states",
     "datasets",
     "dynamics",
     "evaluation",
+    "export",
     "load_model",
     "load_pretrained",
     "make_state",
     "motions",
     "project",
+    "render",
     "rotations",
+    "scene",
     "training",
 ]
 

@@ -58,6 +58,13 @@ def check_target(path: Path) -> None:
         raise InputError(f"cannot write {path}: {parent} is no folder that can be written to")
 
 
+def check_folder(path: Path) -> None:
+    """Find out before the work whether files can be written into a folder."""
+    if path.exists() and not path.is_dir():
+        raise InputError(f"cannot write into {path}: it is a file; name a folder")
+    check_target(path / "file")
+
+
 @contextmanager
 def bars(*columns: ProgressColumn) -> Iterator[Callable[..., None]]:
     """Bars on standard error, fed by calls of (name, done, total, further fields).

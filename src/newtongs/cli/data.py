@@ -2,13 +2,17 @@
 
 from dataclasses import dataclass
 from pathlib import Path
-from typing import ClassVar, Literal
+from typing import Annotated, ClassVar, Literal
+
+import tyro
 
 from ..datasets import gaussian32, same32, state32
+from ..datasets.templates import template
 from ..render.light import render_light
+from ..scene.formats import save
 from ..state import checked_device
 from .apps import data
-from .console import one_thread, progress_bar
+from .console import check_target, one_thread, progress_bar
 
 SplitName = Literal["train", "val_id", "val_ood"]
 
@@ -118,3 +122,26 @@ class DataSame32:
                 progress=advance,
             )
         print(f"32 samples listed in {manifest}")
+
+
+@data.command(name="scene")
+@dataclass(frozen=True)
+class DataScene:
+    """Write one of the ten scenes of Gaussian-32 as a splat file, its object marked.
+
+    newtongs data scene sunny_park --out park.ply
+    """
+
+    resumes: ClassVar[bool] = False
+    name: Annotated[str, tyro.conf.Positional] = "sunny_park"
+    """living_room_table, studio_tabletop, sunny_park, kitchen_counter, orbit_space, playroom_floor,
+    desk_blue_sphere, construction_floor, lab_table_cylinder or display_orange_pyramid."""
+    out: Path = Path("scene.ply")
+    """File to write: .ply, .splat, .spz or .compressed.ply."""
+
+    def run(self) -> None:
+        """Write, and say what it is."""
+        check_target(self.out)
+        scene = template(self.name).scene()
+        save(scene, self.out)
+        print(f"{self.out}: a {template(self.name).thing}, {len(scene):,} Gaussians")

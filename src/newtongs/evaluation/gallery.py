@@ -80,7 +80,7 @@ def template_sheet(path: Path | str, *, size: int = 260) -> Path:
     chosen = list(TEMPLATES.values())
     pictures = [portrait(t, size=size) for t in chosen]
     titles = [f"{t.scene_id}\n{t.thing}" for t in chosen]
-    return _sheet(path, [pictures[:5], pictures[5:]], titles=[titles[:5], titles[5:]])
+    return sheet(path, [pictures[:5], pictures[5:]], titles=[titles[:5], titles[5:]])
 
 
 def portrait(chosen: Template, *, size: int = 512, scale: float = 0.9) -> Array:
@@ -101,7 +101,7 @@ def motion_strips(path: Path | str, chosen: Template, *, size: int = 170) -> Pat
         rows.append(ewa_frames(chosen, states[shown], [camera] * FRAMES_SHOWN))
     labels = [name.replace("_", " ") for name in MOTIONS[chosen.scene_id]]
     times = [f"{k * gaussian32.DT:.2f} s" for k in shown.tolist()]
-    return _sheet(path, rows, titles=[times], labels=labels)
+    return sheet(path, rows, titles=[times], labels=labels)
 
 
 def stored_views_sheet(
@@ -119,7 +119,7 @@ def stored_views_sheet(
         columns.append([view.numpy() for view in color[0]])
     titles = [name.replace("_", "\n", 1) for name in TEMPLATES]
     rows = [[column[view] for column in columns] for view in range(gaussian_sample.VIEWS)]
-    return _sheet(path, rows, titles=[titles], labels=[f"view {k}" for k in range(len(rows))])
+    return sheet(path, rows, titles=[titles], labels=[f"view {k}" for k in range(len(rows))])
 
 
 def enlarged(camera: Camera, size: int) -> Camera:
@@ -147,7 +147,7 @@ def ewa_frames(chosen: Template, states: Tensor, cameras: Sequence[Camera]) -> l
     return [picture.color.clamp(0, 1).numpy() for picture in pictures]
 
 
-def _sheet(
+def sheet(
     path: Path | str,
     rows: Sequence[Sequence[Array]],
     *,

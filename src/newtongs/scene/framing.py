@@ -10,9 +10,9 @@ from .animation import Animation
 from .cameras import Camera, look_at
 from .staging import OPAQUE, across
 
-FIELD = 38.0  # degrees
+FIELD = 50.0  # degrees
 ELEVATION = 14.0  # degrees it looks down
-MARGIN = 0.86  # of the picture the motion fills at most
+MARGIN = 0.9  # of the picture the motion fills at most
 SURROUND = 0.35  # of the object's size shown around its path
 
 

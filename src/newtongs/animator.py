@@ -1,0 +1,311 @@
+"""The product in one screen: scene -> object -> Z_0 -> rollout -> an animation.
+
+Velocities are in the physics frame: x to the right and z towards the default camera, y up, the
+object about half a unit large, gravity 9.81 downwards.
+"""
+
+from collections.abc import Callable, Sequence
+from dataclasses import asdict, dataclass, field
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Any, Literal
+
+import torch
+
+from . import __version__, rotations
+from .dynamics.body import Body
+from .dynamics.choices import choose, rigid_state
+from .dynamics.predict import predictor
+from .dynamics.resting import rollout_body
+from .errors import InputError
+from .scene.animation import Animation
+from .scene.cameras import Camera
+from .scene.floor_finding import Floor, find_floor
+from .scene.formats import load
+from .scene.gaussians import BACKGROUND, GaussianScene, join
+from .scene.grouping import assign, remove
+from .scene.lifting import lift
+from .scene.selection import select
+from .scene.staging import OPAQUE, SIGMAS, TAIL, extent, floor_disc, set_into
+from .scene.world import WorldFrame
+from .state import State, replace
+from .types import StateTensor, Times
+
+Vector = tuple[float, float, float]
+
+SIZE = 0.27  # lifted scale in physics units: the middle of the range that the model was trained on
+TOSS: tuple[Vector, Vector] = ((1.0, 3.2, 0.0), (0.0, 0.5, -3.0))  # velocity, spin: off a floor
+DROP: tuple[Vector, Vector] = ((0.4, 0.0, 0.0), (0.3, 0.5, -1.5))  # of an object in the air
+SUNK = 0.25  # part of its height an object may reach below the floor found, which then gives way
+NEARLY_ALL = 0.9
+DISC = 3.5  # radius of the visible floor, in heights of the object
+
+Searching = Callable[[int, int], None]
+
+
+@dataclass(frozen=True)
+class Push:
+    """What is done to one object."""
+
+    select: str = "auto"
+    """Which Gaussians: auto, all, cluster:ID, id:K, box:..., sphere:..., circle:..., masks:DIR."""
+    velocity: Vector | None = None
+    """Initial velocity, physics units a second. Default: a toss, or a drop from the air."""
+    spin: Vector | None = None
+    """Initial angular velocity in rad/s about the axes x, y (up) and z."""
+    mass: float = 1.0
+    """Damping of the flight is divided by it."""
+    restitution: float = 0.6
+    """Part of the vertical speed that a bounce keeps, 0 to 1."""
+    attenuation: float = 0.2
+    """Part of the speed along the floor that a bounce takes, 0 to 1."""
+
+    def __post_init__(self) -> None:
+        for name in ("velocity", "spin"):
+            value = getattr(self, name)
+            if value is not None and len(value) != 3:
+                raise InputError(f"{name}: expected three numbers x y z, got {len(value)}")
+        for name in ("restitution", "attenuation"):
+            if not 0 <= getattr(self, name) <= 1:
+                raise InputError(f"{name} lies between 0 and 1, got {getattr(self, name)}")
+        if not self.mass > 0:
+            raise InputError(f"mass must be positive, got {self.mass}")
+
+
+@dataclass(frozen=True)
+class Physics:
+    """How objects move."""
+
+    dynamics: Literal["learned", "structured", "analytic"] = "learned"
+    """learned: the trained model. structured: its networks zeroed. analytic: untrained."""
+    scale: Literal["rigid", "free"] = "rigid"
+    """rigid: sizes stay. free: the paper's, which pulls every size towards one."""
+    contact: Literal["shape", "proxy"] = "shape"
+    """shape: the lowest point touches the floor. proxy: the paper's radius |s_y|."""
+    seed: int = 7301
+    """Which of the trained models."""
+
+
+PAPER = Physics("learned", "free", "proxy")
+
+
+@dataclass(frozen=True)
+class Stage:
+    """A scene with its moving objects marked, and where its floor is."""
+
+    scene: GaussianScene
+    indices: tuple[int, ...]
+    world: WorldFrame
+    floor: Floor
+    assumed: bool = False  # whether nothing is to be seen of the floor
+    told: dict[str, Any] = field(default_factory=dict)
+
+
+def animate(
+    scene: GaussianScene | Path | str,
+    *,
+    pushes: Sequence[Push] = (),
+    seconds: float = 2.0,
+    fps: float = 24.0,
+    up: Sequence[float] | None = None,
+    floor: float | None = None,
+    background: GaussianScene | None = None,
+    height: float | None = None,
+    cameras: Sequence[Camera] | None = None,
+    goal: str | None = None,
+    physics: Physics | None = None,
+    show_floor: bool = True,
+    progress: Searching | None = None,
+    **push: Any,
+) -> Animation:
+    """Give objects of a scene a push and follow them.
+
+    Args:
+        scene: the Gaussians, or a file of them.
+        pushes: one an object; or give the fields of a single :class:`Push` as arguments.
+        seconds: length of the animation.
+        fps: frames a second.
+        up: the scene's up direction ``(3,)``. Default: estimated.
+        floor: height of the floor along ``up`` in scene units. Default: estimated; an object
+            without surroundings hangs its own height above an assumed one.
+        background: another scene that the object is set into.
+        height: of the object, in the background's units. Default: a tenth of its width.
+        cameras: of the capture, for selections made in pictures.
+        goal: search the velocities that reach it: "land at X Z" or "displace DX DY DZ".
+        physics: the dynamics; :data:`PAPER` is the paper's to the letter.
+        show_floor: draw a disc where the floor is only assumed.
+        progress: called with (done, in all) during a search.
+        **push: fields of the single :class:`Push`.
+
+    Returns:
+        The animation. Its frame 0 is the scene, bit for bit.
+    """
+    if pushes and push:
+        raise InputError(f"give pushes or {', '.join(push)}, not both")
+    pushes = tuple(pushes) or (Push(**push),)
+    physics = physics or Physics()
+    times = frame_times(seconds, fps)
+    stage = pick(scene, pushes, up=up, cameras=cameras)
+    if background is not None:
+        stage = move_stage(stage, background, height)
+    stage = settle(stage, floor)
+    states = {}
+    for index, one in zip(stage.indices, pushes, strict=True):
+        z0 = initial_state(stage, index, one)
+        if goal is not None:
+            z0 = searched(z0, goal, seconds, physics, progress)
+        states[index] = follow(stage, index, z0, times, physics)
+    shown = with_disc(stage) if show_floor and stage.assumed else stage.scene
+    info = {
+        "version": __version__, "goal": goal, "seconds": seconds, "fps": fps, **stage.told,
+        "pushes": [asdict(p) for p in pushes], "physics": asdict(physics),
+    }  # fmt: skip
+    return Animation(shown, times, states, stage.world, info)
+
+
+def frame_times(seconds: float, fps: float) -> Times:
+    """Times of all frames, the first at zero, the last at ``seconds`` or just before."""
+    if not (0 < seconds <= 600 and 0 < fps <= 1000):
+        raise InputError(
+            f"expected up to 600 seconds and 1000 frames a second, got {seconds} and {fps}"
+        )
+    return torch.arange(int(seconds * fps + 1e-6) + 1, dtype=torch.float64) / fps
+
+
+def pick(
+    scene: GaussianScene | Path | str,
+    pushes: Sequence[Push],
+    *,
+    up: Sequence[float] | None = None,
+    cameras: Sequence[Camera] | None = None,
+) -> Stage:
+    """Find the floor, mark the objects 0, 1, ... and take ghosts away."""
+    source = None if isinstance(scene, GaussianScene) else str(scene)
+    given = scene if isinstance(scene, GaussianScene) else load(scene)
+    floor = find_floor(given, up=up)
+    marked = given.replace(ids=torch.full_like(given.ids, BACKGROUND))
+    ghosts = torch.zeros(len(given), dtype=torch.bool)
+    names = []
+    marks = [i for i in given.object_ids if i != BACKGROUND]
+    for index, push in enumerate(pushes):
+        # What the file itself calls an object is the surest guess.
+        spec = f"id:{marks[0]}" if push.select == "auto" and marks else push.select
+        chosen = select(given, spec, floor=floor, cameras=cameras)
+        if push.select == "auto" and chosen.mask.float().mean() > NEARLY_ALL:
+            # A capture of one thing: what is left of it would stand there as a ghost.
+            chosen = chosen._replace(mask=torch.ones_like(chosen.mask))
+        if (marked.ids[chosen.mask] != BACKGROUND).any():
+            raise InputError(f"object {index} ({push.select}) overlaps with one named before it")
+        marked = assign(marked, chosen.mask, index)
+        ghosts |= chosen.ghosts if chosen.ghosts is not None else False
+        names.append(chosen.name)
+    told = {"source": source, "objects": names, "ghosts_removed": int(ghosts.sum())}
+    kept = remove(marked, ghosts) if ghosts.any() else marked
+    world = WorldFrame.of_floor(floor.up, floor.height)
+    return Stage(kept, tuple(range(len(pushes))), world, floor, told=told)
+
+
+def move_stage(stage: Stage, background: GaussianScene, height: float | None) -> Stage:
+    """The objects, without their surroundings, above the floor of another scene."""
+    floor = find_floor(background)
+    ground = WorldFrame.of_floor(floor.up, floor.height)
+    things = stage.scene[stage.scene.ids != BACKGROUND]
+    placed = set_into(things, stage.world.up, background, ground, height=height)
+    plain = background.replace(ids=torch.full_like(background.ids, BACKGROUND))
+    return Stage(join(placed, plain), stage.indices, ground, floor, told=stage.told)
+
+
+def settle(stage: Stage, height: float | None) -> Stage:
+    """The physics frame: the floor given or found, the objects as large as the model knows them."""
+    things = stage.scene[stage.scene.ids != BACKGROUND]
+    low, high = extent(things, stage.world.up)
+    size = high - low
+    found, assumed = stage.world.floor, False
+    if height is not None:
+        floor, how = height, "as given"
+    elif stage.floor.kind == "virtual" and len(things) == len(stage.scene):
+        floor, how, assumed = low - size, "assumed, the object's height below it", True
+    else:
+        floor, how = min(found, low) if low > found - SUNK * size else found, "found"
+    if low < floor - SUNK * size:
+        raise InputError(
+            f"the object reaches {floor - low:.3g} below the floor at {floor:.3g} (scene units "
+            f"along up {[round(x, 3) for x in stage.world.up.tolist()]}); "
+            "give --floor and --up, or select less of it"
+        )
+    scales = [State(lift(stage.scene.object(i))).s.mean().item() for i in stage.indices]
+    scale = SIZE * len(scales) / sum(scales)
+    world = WorldFrame.of_floor(stage.world.up, floor, scale=scale)
+    told = stage.told | {
+        "up": world.up.tolist(), "floor": floor, "floor_is": how, "scale": scale,
+        "gravity_in_scene_units": 9.81 / scale, "floor_found": stage.floor.description,
+    }  # fmt: skip
+    return Stage(stage.scene, stage.indices, world, stage.floor, assumed, told)
+
+
+def initial_state(stage: Stage, index: int, push: Push) -> StateTensor:
+    """``Z_0`` of an object in the physics frame ``(22,)``, with the push in it."""
+    thing = stage.scene.object(index)
+    low, high = extent(thing, stage.world.up)
+    in_the_air = low - stage.world.floor > 0.1 * (high - low)
+    velocity, spin = DROP if in_the_air else TOSS
+    if push.velocity is not None or push.spin is not None:
+        velocity, spin = push.velocity or (0.0, 0.0, 0.0), push.spin or (0.0, 0.0, 0.0)
+    z0 = stage.world.state_to_physics(lift(thing))
+    # The state's angular velocity is in the object's own axes.
+    w = rotations.rotate(rotations.conjugate(State(z0).q), torch.tensor(spin, dtype=z0.dtype))
+    return replace(z0, v=velocity, w=w, m=push.mass, e=push.restitution, mu=push.attenuation)
+
+
+def follow(
+    stage: Stage, index: int, z0: StateTensor, times: Times, physics: Physics
+) -> StateTensor:
+    """States ``(T, 22)`` of an object in scene coordinates."""
+    model = choose(physics.dynamics, physics.scale, seed=physics.seed)
+    start = rigid_state(z0) if physics.scale == "rigid" else z0
+    if physics.contact == "proxy":
+        states = predictor(model)(start.unsqueeze(0), times)[0]
+    else:
+        body = body_of(stage.scene.object(index), stage.world, start)
+        states = body_rollout()(model, start, times, body)
+    return stage.world.state_to_scene(states.double())
+
+
+def body_of(thing: GaussianScene, world: WorldFrame, z0: StateTensor) -> Body:
+    """The shape of an object in the physics frame."""
+    return Body.of_gaussians(
+        world.to_physics(thing.means),
+        rotations.multiply(world.rotation.to(thing.quats).expand_as(thing.quats), thing.quats),
+        world.scale * thing.scales,
+        thing.opacities,
+        State(z0).p,
+        sigmas=SIGMAS,
+        opaque=OPAQUE,
+        outliers=TAIL,
+    )
+
+
+def body_rollout() -> Callable[..., StateTensor]:
+    """The compiled rollout where numba is there, else the reference."""
+    if not find_spec("numba"):
+        return rollout_body
+    from .dynamics.fast_body import rollout_body_cpu
+
+    return rollout_body_cpu
+
+
+def searched(
+    z0: StateTensor, goal: str, seconds: float, physics: Physics, progress: Searching | None
+) -> StateTensor:
+    """``Z_0`` with the velocities that come nearest to the goal."""
+    from .dynamics.prompt import search
+
+    model = choose(physics.dynamics, physics.scale, seed=physics.seed)
+    return search(model, goal, base=z0, seconds=seconds, progress=progress).z0
+
+
+def with_disc(stage: Stage) -> GaussianScene:
+    """The scene with a disc that shows the assumed floor."""
+    things = stage.scene[stage.scene.ids != BACKGROUND]
+    low, high = extent(things, stage.world.up)
+    return join(stage.scene, floor_disc(stage.world, things.means.mean(0), DISC * (high - low)))

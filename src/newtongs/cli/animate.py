@@ -1,0 +1,248 @@
+"""``newtongs animate`` and ``newtongs replay``: from a .ply to a moving splat."""
+
+import shlex
+from dataclasses import dataclass, fields, replace
+from pathlib import Path
+from typing import Annotated, Any, ClassVar, Literal
+
+import tyro
+
+from ..animator import PAPER, Physics, Push, animate
+from ..datasets.templates import TEMPLATES, template
+from ..errors import InputError
+from ..export import export, parse_formats
+from ..export.replay import load_animation
+from ..scene.animation import Animation
+from ..scene.camera_files import load_cameras
+from ..scene.cameras import Camera
+from ..scene.formats import load
+from ..scene.framing import default_camera
+from ..scene.gaussians import GaussianScene
+from .apps import app
+from .console import check_folder, progress_bar
+
+Color = tuple[float, float, float]
+WHITE: Color = (1.0, 1.0, 1.0)
+STAGE_HEIGHT = 0.9  # of an object set into one of our own scenes, whose objects are that tall
+
+
+@dataclass(frozen=True)
+class Picture:
+    """Camera, renderer and formats; what animate and replay share."""
+
+    formats: tuple[str, ...] = ("mp4", "png", "json", "glb", "html")
+    """What to write: mp4, gif, png (a sheet of frames), json (with npz: enough to replay), glb
+    (KHR_gaussian_splatting), usd, ply (a file a frame: large), html (one page that plays)."""
+    size: tuple[int, int] = (512, 512)
+    """Width and height of the picture in pixels."""
+    azimuth: float = 25.0
+    """Where the camera stands around the object, in degrees. At 0 it looks along -z: x is to the
+    right."""
+    elevation: float = 14.0
+    """How far it looks down, in degrees."""
+    cameras: Path | None = None
+    """Cameras of the capture instead (transforms.json, or a folder of COLMAP text files): the
+    first draws the pictures."""
+    renderer: Literal["auto", "ewa", "light", "gsplat"] = "auto"
+    """What draws: ewa on the CPU, gsplat on CUDA, light is the paper's point splat."""
+    color: Color | None = None
+    """Colour where no Gaussian is: red green blue from 0 to 1. Default: white, or the scene's."""
+
+    def camera(self, animation: Animation) -> Camera:
+        """The one asked for, or one that sees the whole motion."""
+        if self.cameras is not None:
+            return load_cameras(self.cameras)[0]
+        width, height = self.size
+        return default_camera(
+            animation, width=width, height=height, azimuth=self.azimuth, elevation=self.elevation
+        )
+
+    def write(
+        self, animation: Animation, out: Path, name: str, color: Color, source: str | None = None
+    ) -> None:
+        """Export, and say what was written."""
+        with progress_bar("steps") as advance:
+            written = export(
+                animation, out, self.formats, name=name, camera=self.camera(animation),
+                background=self.color or color, backend=self.renderer, source=source,
+                progress=advance,
+            )  # fmt: skip
+        for path in written.values():
+            print(f"{path}  {size_of(path) / 1e6:,.2f} MB")
+
+
+@app.command(name="animate")
+@dataclass(frozen=True)
+class Animate(Picture):
+    """Pick an object of a splat scene, give it a push, and write it as video, page and files.
+
+    The floor and the object are found by themselves; `newtongs inspect SCENE` shows what there is.
+    Directions: x to the right, y up, z towards the camera at azimuth 0. Lengths: the object is
+    about half a unit large and gravity is 9.81, so it falls as a thing of half a metre does.
+
+    newtongs animate scene.ply --out moving --velocity 1.5 3 0 --spin 0 0 -4
+    """
+
+    resumes: ClassVar[bool] = False
+    scene: Annotated[str, tyro.conf.Positional] = ""
+    """Splat file (.ply, .splat, .spz, .compressed.ply), or the name of one of our own scenes
+    (sunny_park, kitchen_counter, ...)."""
+    out: Path = Path("animation")
+    """Folder to write to."""
+    select: tuple[str, ...] = ("auto",)
+    """The object, or several: auto (the most object-like thing above the floor), all, cluster:ID,
+    id:K, box:x0,y0,z0,x1,y1,z1, sphere:x,y,z,r, circle:u,v,r, masks:FOLDER. Scene coordinates."""
+    velocity: tuple[float, ...] | None = None
+    """Initial velocity x y z, units a second. Default: a toss, or a drop where it is in the air."""
+    spin: tuple[float, ...] | None = None
+    """Initial angular velocity about x y z, rad/s."""
+    mass: float = 1.0
+    """Mass; heavier things are slowed down less by the air."""
+    restitution: float = 0.6
+    """Part of the vertical speed that a bounce keeps, 0 to 1."""
+    attenuation: float = 0.2
+    """Part of the speed along the floor that a bounce takes, 0 to 1."""
+    push: tuple[str, ...] = ()
+    """Objects with a push each, in place of the flags above: "select=cluster:0 velocity=1,3,0
+    spin=0,0,-4 restitution=0.8"."""
+    goal: str | None = None
+    """Search the push: "land at X Z" or "displace DX DY DZ", in units as above."""
+    seconds: float = 2.0
+    """Length."""
+    fps: float = 24.0
+    """Frames a second."""
+    up: tuple[float, ...] | None = None
+    """Up direction of the scene x y z. Default: estimated."""
+    floor: float | None = None
+    """Height of the floor along up, in scene units. Default: estimated."""
+    background: str | None = None
+    """Set the object into another scene: a splat file, or the name of one of ours."""
+    height: float | None = None
+    """Height of the object in the background's units."""
+    dynamics: Literal["learned", "structured", "analytic"] = "learned"
+    """learned: the trained model. structured: its networks zeroed. analytic: untrained."""
+    scale: Literal["rigid", "free"] = "rigid"
+    """rigid: sizes stay. free: the paper's, which pulls every size towards one."""
+    contact: Literal["shape", "proxy"] = "shape"
+    """shape: the true lowest point touches the floor. proxy: the paper's radius |s_y|."""
+    paper: bool = False
+    """The paper's dynamics to the letter: learned, free, proxy."""
+    hide_floor: bool = False
+    """Do not draw a disc where the floor is only assumed."""
+
+    def run(self) -> None:
+        """Animate, say what was found, and export."""
+        parse_formats(self.formats)
+        check_folder(self.out)
+        scene, color = open_scene(self.scene)
+        stage, color = (None, color) if self.background is None else open_stage(self.background)
+        with progress_bar("candidates") as advance:
+            animation = animate(
+                scene,
+                pushes=self.pushes(),
+                seconds=self.seconds,
+                fps=self.fps,
+                up=self.up,
+                floor=self.floor,
+                background=stage,
+                height=self.height or (STAGE_HEIGHT if self.background in TEMPLATES else None),
+                cameras=None if self.cameras is None else load_cameras(self.cameras),
+                goal=self.goal,
+                physics=PAPER if self.paper else Physics(self.dynamics, self.scale, self.contact),
+                show_floor=not self.hide_floor,
+                progress=lambda done, total: advance("search", done, total),
+            )
+        tell(animation)
+        name = Path(self.scene).stem.removesuffix(".compressed")
+        self.write(animation, self.out, name, color)
+
+    def pushes(self) -> list[Push]:
+        """One for each object."""
+        if self.push:
+            return [parse_push(text) for text in self.push]
+        common = Push(
+            velocity=self.velocity,  # type: ignore[arg-type]  # Push says what is wrong with it
+            spin=self.spin,  # type: ignore[arg-type]
+            mass=self.mass,
+            restitution=self.restitution,
+            attenuation=self.attenuation,
+        )
+        return [replace(common, select=word) for word in self.select]
+
+
+@app.command(name="replay")
+@dataclass(frozen=True)
+class Replay(Picture):
+    """Render or export again what `newtongs animate` wrote as json."""
+
+    resumes: ClassVar[bool] = False
+    file: Annotated[Path, tyro.conf.Positional] = Path()
+    """The .json file."""
+    out: Path = Path("replay")
+    """Folder to write to."""
+    formats: tuple[str, ...] = ("mp4", "png")
+    """What to write; see newtongs animate."""
+
+    def run(self) -> None:
+        """Load and export."""
+        parse_formats(self.formats)
+        check_folder(self.out)
+        animation = load_animation(self.file)
+        self.write(animation, self.out, self.file.stem, WHITE)
+
+
+def open_scene(name: str) -> tuple[GaussianScene | str, Color]:
+    """A file's name, or one of our own scenes; and the colour behind it."""
+    if not name:
+        raise InputError("name a splat file: newtongs animate SCENE.ply --out DIR")
+    if name in TEMPLATES:
+        return template(name).scene(), template(name).color
+    return name, WHITE
+
+
+def open_stage(name: str) -> tuple[GaussianScene, Color]:
+    """A scene to set an object into: one of ours without its own object, or a file."""
+    if name in TEMPLATES:
+        return template(name).background, template(name).color
+    return load(name), WHITE
+
+
+def parse_push(text: str) -> Push:
+    """A push in words: "select=cluster:0 velocity=1,3,0 restitution=0.8"."""
+    known = {f.name for f in fields(Push)}
+    given: dict[str, Any] = {}
+    for word in shlex.split(text):
+        key, equals, value = word.partition("=")
+        if not equals or key not in known:
+            raise InputError(
+                f'push: expected words such as velocity=1,3,0 of {sorted(known)}, got "{word}"'
+            )
+        try:
+            given[key] = _value(key, value)
+        except ValueError:
+            raise InputError(f"push: {key} needs numbers, got {value!r}") from None
+    return Push(**given)
+
+
+def _value(key: str, value: str) -> Any:
+    if key == "select":
+        return value
+    numbers = tuple(float(x) for x in value.split(","))
+    return numbers if key in ("velocity", "spin") else numbers[0]
+
+
+def tell(animation: Animation) -> None:
+    """What was found, for the person to judge."""
+    info, up = animation.info, [round(x, 3) + 0.0 for x in animation.world.up.tolist()]
+    for index, name in enumerate(info["objects"]):
+        count = int((animation.scene.ids == index).sum())
+        print(f"object {index}: {name}, {count:,} of {len(animation.scene):,} Gaussians")
+    print(
+        f"floor {info['floor_is']}: {animation.world.floor:.4g} along up {up}; a scene unit is "
+        f"{animation.world.scale:.3g} physics units"
+    )
+
+
+def size_of(path: Path) -> int:
+    """Bytes of a file, or of all files of a folder."""
+    return sum(p.stat().st_size for p in path.rglob("*")) if path.is_dir() else path.stat().st_size

@@ -1,0 +1,166 @@
+"""``newtongs inspect``: what is in a file, and what to do with it."""
+
+import json
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated, ClassVar
+
+import torch
+import tyro
+from rich.console import Console
+from rich.table import Table
+from rich.text import Text
+
+from ..datasets import state32
+from ..datasets.templates import TEMPLATES, template
+from ..dynamics.weights import load_tensors
+from ..errors import InputError
+from ..export.replay import load_animation
+from ..render import render, write_png
+from ..scene.clusters import cluster
+from ..scene.floor_finding import find_floor
+from ..scene.formats import load
+from ..scene.framing import fit_camera
+from ..scene.gaussians import GaussianScene
+from ..scene.staging import OPAQUE
+from .apps import app
+from .console import check_target
+
+THUMBNAIL = 44  # characters across in a terminal
+CLUSTERS_SHOWN = 10
+
+
+@app.command(name="inspect")
+@dataclass(frozen=True)
+class Inspect:
+    """Show what is in a splat file, a data set, a checkpoint or an animation's json.
+
+    For a scene: counts, bounds, colour degree, up and floor as found, the object-like clusters with
+    the words to pass to `newtongs animate --select`, and a small picture.
+    """
+
+    resumes: ClassVar[bool] = False
+    file: Annotated[Path, tyro.conf.Positional] = Path()
+    """The file or folder, or the name of one of our own scenes (sunny_park, ...)."""
+    up: tuple[float, ...] | None = None
+    """Up direction of the scene x y z. Default: estimated."""
+    thumbnail: Path | None = None
+    """Also write the picture to this .png."""
+    plain: bool = False
+    """No picture in the terminal."""
+
+    def run(self) -> None:
+        """Find out what it is, and describe it."""
+        if self.thumbnail is not None:
+            check_target(self.thumbnail)
+        kind = kind_of(self.file)
+        if kind is not None:
+            kind(self.file)
+            return
+        scene = template(str(self.file)).scene() if str(self.file) in TEMPLATES else load(self.file)
+        self.describe(scene)
+
+    def describe(self, scene: GaussianScene) -> None:
+        """A scene in words and one picture."""
+        console = Console()
+        low, high = scene.bounds()
+        print(f"{len(scene):,} Gaussians, colour of SH degree {scene.sh_degree}")
+        print(f"bounds {numbers(low)} to {numbers(high)}")
+        faint = (scene.opacities < OPAQUE).float().mean().item()
+        sizes = scene.scales.amax(-1).quantile(torch.tensor([0.05, 0.5, 0.95]))
+        print(f"largest radius of a Gaussian: {numbers(sizes)} (5, 50, 95 %); {faint:.0%} faint")
+        marked = [i for i in scene.object_ids if i >= 0]
+        if marked:
+            print(f"marked objects: {marked}; use --select id:{marked[0]}")
+        floor = find_floor(scene, up=self.up)
+        print(f"floor: {floor.description}")
+        clusters = cluster(scene, floor)
+        if clusters:
+            console.print(cluster_table(clusters))
+        solid = scene.means[scene.opacities >= OPAQUE]
+        points = (solid if len(solid) else scene.means).double()
+        ends = points.quantile(0.02, dim=0), points.quantile(0.98, dim=0)
+        camera = fit_camera(torch.stack(ends), floor.up.double(), width=256, height=256, azimuth=25)
+        picture = render(scene, camera).color
+        if not self.plain and console.is_terminal:
+            console.print(in_blocks(picture))
+        if self.thumbnail is not None:
+            write_png(self.thumbnail, picture)
+            print(f"picture written to {self.thumbnail}")
+
+
+def kind_of(path: Path) -> Callable[[Path], None] | None:
+    """What describes this file; None for a scene."""
+    if path.is_dir():
+        if any((path / f"{split}.pt").exists() for split in state32.SPLITS):
+            return describe_state32
+        if (path / "manifest.csv").exists():
+            return describe_manifest
+        raise InputError(f"{path} is a folder, but no data set made by newtongs data; name a file")
+    return {".json": describe_animation, ".safetensors": describe_checkpoint}.get(path.suffix)
+
+
+def describe_state32(path: Path) -> None:
+    """Splits, sizes, motions."""
+    for split in state32.SPLITS:
+        if (path / f"{split}.pt").exists():
+            data = state32.load(path, split)
+            _, frames, _ = data.states.shape
+            print(
+                f"State-32 {split}: {len(data):,} sequences of {frames} frames at "
+                f"{1 / data.dt:.3g} Hz, {len(data.motion_names)} motions"
+            )
+
+
+def describe_manifest(path: Path) -> None:
+    """Gaussian-32 or Same-32: how many samples."""
+    lines = (path / "manifest.csv").read_text().splitlines()
+    print(f"{len(lines) - 1} samples; columns: {lines[0]}")
+
+
+def describe_checkpoint(path: Path) -> None:
+    """What a trained model says of itself."""
+    tensors, about = load_tensors(path)
+    print(f"{sum(x.numel() for x in tensors.values()):,} numbers in {len(tensors)} tensors")
+    print(json.dumps(about, indent=1, sort_keys=True))
+
+
+def describe_animation(path: Path) -> None:
+    """Frames, objects, how it was made."""
+    animation = load_animation(path)
+    print(f"{len(animation)} frames at {animation.fps:.4g} Hz, {len(animation.scene):,} Gaussians")
+    for index in animation.states:
+        print(f"object {index}: {int((animation.scene.ids == index).sum()):,} Gaussians")
+    print(json.dumps(dict(animation.info), indent=1, default=str))
+
+
+def cluster_table(clusters: list) -> Table:  # type: ignore[type-arg]
+    """The best clusters with the words that select them."""
+    table = Table(title="object-like clusters, best first", title_justify="left")
+    for heading in ("--select", "Gaussians", "centre", "size", "above the floor"):
+        table.add_column(heading, justify="left" if heading == "--select" else "right")
+    for c in clusters[:CLUSTERS_SHOWN]:
+        table.add_row(
+            f"cluster:{c.id}", f"{c.count:,}", numbers(c.center), numbers(c.size), f"{c.above:.3g}"
+        )
+    return table
+
+
+def numbers(x: torch.Tensor) -> str:
+    """A few numbers, short."""
+    return " ".join(f"{v:.3g}" for v in x.tolist())
+
+
+def in_blocks(picture: torch.Tensor) -> Text:
+    """A picture ``(H, W, 3)`` as text: each character two pixels, one above the other."""
+    small = torch.nn.functional.interpolate(
+        picture.permute(2, 0, 1)[None], size=(THUMBNAIL, THUMBNAIL), mode="area"
+    )[0]
+    rows = (small.clamp(0, 1) * 255).round().int().permute(1, 2, 0).tolist()
+    text = Text()
+    for top, bottom in zip(rows[::2], rows[1::2], strict=True):
+        for a, b in zip(top, bottom, strict=True):
+            text.append("▀", style="rgb({},{},{}) on rgb({},{},{})".format(*a, *b))
+        text.append("\n")
+    return text

@@ -1,0 +1,199 @@
+"""From a scene to an animation: what moves, what does not, and how it lands."""
+
+import pytest
+import torch
+
+import newtongs
+from newtongs import InputError, rotations
+from newtongs.animator import PAPER, Physics, Push, frame_times
+from newtongs.datasets.templates import template
+from newtongs.scene import BACKGROUND, GaussianScene, join, lift
+from newtongs.scene.formats import save
+from newtongs.scene.framing import default_camera, swept_corners
+from newtongs.scene.staging import extent, moved
+from newtongs.scene.world import WorldFrame
+from newtongs.state import State
+
+SIMPLE = Physics("analytic", "rigid", "shape")
+
+
+def box(half=(0.3, 0.2, 0.25), n=1200, seed=0):
+    """Gaussians on the surface of a box around the origin."""
+    generator = torch.Generator().manual_seed(seed)
+    x = 2 * torch.rand(n, 3, generator=generator) - 1
+    face = torch.randint(3, (n,), generator=generator)
+    x[torch.arange(n), face] = x[torch.arange(n), face].sign()
+    return GaussianScene.make(means=x * torch.tensor(half), scales=torch.full((n,), 0.004))
+
+
+def turned_park(seed):
+    """A park scene turned, scaled and shifted at random."""
+    generator = torch.Generator().manual_seed(seed)
+    q = torch.nn.functional.normalize(torch.randn(4, generator=generator), dim=0)
+    shift = torch.randn(3, generator=generator)
+    return moved(template("sunny_park").scene(), turn=q, scale=2.5, shift=shift), q
+
+
+def lowest(animation, index=0):
+    """Height of the object's lowest reach above the floor in every frame, in object heights."""
+    up, floor = animation.world.up, animation.world.floor
+    low, high = extent(animation.scene.object(index), up)
+    frames = animation.frames()
+    heights = [extent(frames[t].object(index), up)[0] - floor for t in range(len(animation))]
+    return torch.tensor(heights) / (high - low)
+
+
+@pytest.fixture(scope="module")
+def thrown():
+    scene = template("sunny_park").scene()
+    return scene, newtongs.animate(
+        scene, velocity=(0.8, 3.0, 0.0), spin=(0.0, 0.0, -4.0), seconds=3
+    )
+
+
+def test_frame_0_is_the_scene_and_the_rest_never_moves(thrown):
+    scene, animation = thrown
+    still = animation.scene.ids == BACKGROUND
+    for name in ("means", "quats", "log_scales", "logits", "sh"):
+        assert torch.equal(getattr(animation.scene, name), getattr(scene, name))
+        assert torch.equal(getattr(animation.frames()[0], name), getattr(scene, name))
+        last = getattr(animation.frames()[-1], name)
+        assert torch.equal(last[still], getattr(scene, name)[still])
+    assert not torch.equal(animation.frames()[-1].means[~still], scene.means[~still])
+
+
+def test_it_flies_falls_and_ends_at_rest_on_the_floor(thrown):
+    _, animation = thrown
+    height = lowest(animation)
+    assert height.max() > 0.5
+    assert height.min() > -0.03  # never sinks in
+    assert height[-10:].abs().max() < 0.03  # nor hovers
+    p = State(animation.states[0]).p
+    assert (p[-1] - p[-5]).abs().max() < 1e-3
+    assert p[-1, 0] > p[0, 0] + 0.5  # towards +x, where it was thrown
+
+
+def test_it_spins_the_way_it_was_told(thrown):
+    _, animation = thrown
+    q = State(animation.states[0]).q
+    step = rotations.multiply(q[5], rotations.conjugate(q[4]))
+    assert torch.allclose(rotations.log(step) * 24, torch.tensor([0, 0, -4.0]).double(), atol=0.2)
+
+
+@pytest.mark.parametrize("e", [0.3, 0.6, 0.9])
+def test_restitution_is_the_one_asked_for(e):
+    animation = newtongs.animate(
+        box(), select="all", velocity=(0, 0, 0), spin=(0, 0, 0), restitution=e,
+        seconds=1.2, fps=240, physics=SIMPLE, up=(0, 1, 0),
+    )  # fmt: skip
+    v = State(animation.states[0]).v[:, 1]
+    hit = int((v[1:] > v[:-1] + 0.1).nonzero()[0])
+    assert -v[hit + 1] / v[hit] == pytest.approx(e, rel=0.05)
+
+
+def test_directions_do_not_depend_on_how_the_scene_lies():
+    """x, y, z mean right, up, towards the camera, however the capture is turned."""
+    for seed in range(3):
+        scene, _ = turned_park(seed)
+        animation = newtongs.animate(scene, velocity=(0.5, 3.0, 0.2), spin=(0, 0, 0), seconds=0.5)
+        p = animation.world.to_physics(State(animation.states[0]).p)
+        start = (p[1] - p[0]) * 24
+        assert torch.allclose(start, torch.tensor([0.5, 3.0, 0.2]).double(), atol=0.25)
+
+
+def test_a_lone_object_hangs_its_height_above_an_assumed_floor():
+    thing = moved(box(), shift=torch.tensor([3.0, 5.0, 1.0]))
+    animation = newtongs.animate(thing, up=(0, 1, 0), seconds=0.25)
+    low, high = extent(thing, animation.world.up)
+    assert low - animation.world.floor == pytest.approx(high - low, rel=1e-3)
+    assert torch.equal(animation.scene.means[: len(thing)], thing.means)
+    assert len(animation.scene) > len(thing)  # the disc
+    bare = newtongs.animate(thing, up=(0, 1, 0), seconds=0.25, show_floor=False)
+    assert len(bare.scene) == len(thing)
+
+
+def test_set_into_another_scene():
+    stage = template("playroom_floor").background
+    animation = newtongs.animate(box(), background=stage, height=0.9, up=(0, 1, 0), seconds=2.5)
+    thing = animation.scene.object(0)
+    low, high = extent(thing, animation.world.up)
+    assert high - low == pytest.approx(0.9, rel=0.02)
+    assert torch.equal(animation.scene[animation.scene.ids == BACKGROUND].means, stage.means)
+    assert lowest(animation)[-1].abs() < 0.05
+
+
+def test_paper_mode_is_the_papers_model():
+    scene = template("desk_blue_sphere").scene()
+    animation = newtongs.animate(scene, velocity=(1, 2, 0), spin=(0, 0, 0), physics=PAPER)
+    z0 = animation.world.state_to_physics(animation.states[0][0]).float()
+    with torch.no_grad():
+        expected = newtongs.load_pretrained().rollout(z0, animation.times)
+    got = animation.world.state_to_physics(animation.states[0])
+    assert torch.allclose(got.float(), expected, atol=2e-4)
+    assert State(animation.states[0]).s[-1].mean() > 1.2 * State(animation.states[0]).s[0].mean()
+
+
+def test_several_objects_each_with_its_own_push():
+    left, right = (
+        moved(box(seed=i), shift=torch.tensor([x, 0.2, 0.0])) for i, x in enumerate((-2.0, 2.0))
+    )
+    scene = join(
+        left.replace(ids=torch.zeros(len(left))), right.replace(ids=torch.ones(len(right)))
+    )
+    animation = newtongs.animate(
+        scene, up=(0, 1, 0), floor=0.0, seconds=0.5,
+        pushes=[Push("id:0", velocity=(0, 4, 0)), Push("id:1", velocity=(0, 1, 0))],
+    )  # fmt: skip
+    high = [State(animation.states[i]).p[:, 1].max() for i in (0, 1)]
+    assert high[0] > high[1] + 0.3
+    with pytest.raises(InputError, match="overlaps"):
+        newtongs.animate(scene, pushes=[Push("id:0"), Push("all")], up=(0, 1, 0), floor=0.0)
+
+
+def test_default_camera_sees_the_whole_motion(thrown):
+    _, animation = thrown
+    for azimuth in (0, 25, 140):
+        camera = default_camera(animation, width=300, height=200, azimuth=azimuth)
+        pixels, depth = camera.project(swept_corners(animation, 0).float())
+        assert (depth > 0).all()
+        assert (pixels >= 0).all()
+        assert (pixels[:, 0] <= 300).all()
+        assert (pixels[:, 1] <= 200).all()
+
+
+def test_up_is_up_in_the_picture(thrown):
+    _, animation = thrown
+    camera = default_camera(animation)
+    z = State(lift(animation.scene.object(0))).p
+    above, _ = camera.project(torch.stack([z, z + animation.world.up.float()]))
+    assert above[1, 1] < above[0, 1]
+
+
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        ({"velocity": (1, 2)}, "three numbers"),
+        ({"restitution": 1.5}, "between 0 and 1"),
+        ({"mass": 0}, "positive"),
+        ({"seconds": 0}, "seconds"),
+        ({"floor": 5.0, "up": (0, 1, 0), "select": "all"}, "below the floor"),
+        ({"pushes": [Push()], "velocity": (1, 2, 3)}, "not both"),
+        ({"select": "ato"}, "auto"),
+    ],
+)
+def test_bad_requests_are_one_line(options, said):
+    with pytest.raises(InputError, match=said) as error:
+        newtongs.animate(box(), **options)
+    assert "\n" not in str(error.value)
+
+
+def test_times():
+    assert len(frame_times(2, 24)) == 49
+    assert frame_times(2, 24)[-1] == 2
+
+
+def test_a_file_does(tmp_path):
+    save(template("construction_floor").scene(), tmp_path / "cone.ply")
+    animation = newtongs.animate(tmp_path / "cone.ply", seconds=0.5)
+    assert animation.info["source"] == str(tmp_path / "cone.ply")
+    assert isinstance(animation.world, WorldFrame)
