@@ -46,7 +46,7 @@ Floats = npt.NDArray[np.float32]
 
 
 def write_glb(animation: Animation, path: Path | str, *, sh_degree: int | None = None) -> None:
-    """Write the animation as ``.glb``, for Babylon.js, PlayCanvas, three.js and Cesium.
+    """Write the animation as ``.glb``, for Babylon.js, PlayCanvas and three.js.
 
     Args:
         animation: what moves.

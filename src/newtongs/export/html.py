@@ -135,7 +135,7 @@ def _camera(animation: Animation, camera: Camera) -> dict[str, Any]:
 def _middle(animation: Animation) -> Tensor:
     """The mean position ``(3,)`` of everything that moves; of the scene when nothing does."""
     tracks = [animation.placement(i).translation for i in animation.states]
-    return (torch.cat(tracks) if tracks else animation.scene.means.double()).mean(0)
+    return (torch.cat(tracks) if tracks else animation.scene.means.double()).mean(0).cpu()
 
 
 def _pack(scene: GaussianScene) -> tuple[bytes, dict[str, Any]]:

@@ -96,12 +96,13 @@ def _swept(animation: Animation) -> tuple[Vec3, Vec3]:
     """Box ``(3,), (3,)`` around the moving objects over all frames, in float64."""
     corners = [_corners(p.scene) for p in parts(animation) if p.id is not None]
     if not corners:
-        return animation.scene.bounds()
+        low, high = animation.scene.bounds()
+        return low.double().cpu(), high.double().cpu()
     moved = []
     for index, x in zip(animation.states, corners, strict=True):
         A, b = animation.affines(index)
         moved.append((x @ A.mT + b.unsqueeze(1)).flatten(0, 1))
-    swept = torch.cat(moved)
+    swept = torch.cat(moved).cpu()
     return swept.amin(0), swept.amax(0)
 
 
