@@ -14,15 +14,18 @@ import torch
 from torch import Tensor
 
 from ..errors import InputError
+from ..rotations import to_matrix
 from ..types import Vec3
-from .floor_finding import OPAQUE, Floor, middle_and_reach, plane_axes, quantile
+from .floor_finding import Floor, plane_axes
 from .gaussians import BACKGROUND, GaussianScene
-from .voxels import SHIFTS, Voxels
+from .sampling import OPAQUE, middle_and_reach, quantile
+from .voxels import FLAT, Voxels
 
-PROBES, NEIGHBOURS = 96, 8  # Gaussians at which the spacing is measured, and what counts as near
+PROBES, NEIGHBOURS = 40, 8  # Gaussians at which the spacing is measured, and what counts as near
 LEAST = 20  # Gaussians of a cluster; fewer are floaters
 LEAST_SHARE = 0.002  # of the opaque Gaussians above the floor, likewise
 SHELL = 0.8  # of the floor's width: a cluster as wide is a wall or the surroundings
+LARGEST = 0.3  # of the scene's reach: Gaussians wider than this join nothing
 MOST = 32  # clusters returned
 
 
@@ -80,7 +83,8 @@ def cluster(
     labels = _labels(scene, body, size, least, around, floor)
     found = _described(scene, h, labels, around)[:MOST]
     if floor.kind == "found":
-        found = [_with_foot(scene, floor, h, size, labels < 0, c) for c in found]
+        ground = ((labels < 0) & (h.abs() <= floor.thickness)).nonzero().squeeze(-1)
+        found = [_with_foot(scene, floor, h, size, ground, c) for c in found]
     return [replace(c, id=i) for i, c in enumerate(found)]
 
 
@@ -135,9 +139,13 @@ def _labels(
 ) -> Tensor:
     """Cluster ``(N,)`` of each Gaussian of the ``body`` and of the faint ones beside; else -1."""
     points = scene.means[body]
-    voxels = Voxels.of(points, voxel)
-    of_voxel = voxels.components()
-    of_point = of_voxel[voxels.of_point]
+    owner, ends = _ends(scene[body], voxel, LARGEST * around.reach)
+    if floor is not None:
+        owner, ends = (x[floor.heights(ends) > floor.thickness] for x in (owner, ends))
+    voxels = Voxels.of(torch.cat([points, ends]), voxel)
+    own, at = voxels.of_point[owner], voxels.of_point[len(points) :]
+    of_voxel = voxels.components(torch.stack([own, at]))
+    of_point = of_voxel[voxels.of_point[: len(points)]]
     count = torch.bincount(of_point)
     kept = count >= (least or max(LEAST, int(LEAST_SHARE * len(points))))
     if floor is not None:
@@ -146,8 +154,22 @@ def _labels(
     labels = torch.full((len(scene),), -1, device=scene.device)
     labels[body] = renamed[of_point]
     faint = scene.opacities < OPAQUE
-    labels[faint] = _beside(scene.means[faint], voxels, renamed[of_voxel])
+    labels[faint] = voxels.nearest(scene.means[faint], renamed[of_voxel])
     return labels
+
+
+def _ends(part: GaussianScene, voxel: float, largest: float) -> tuple[Tensor, Vec3]:
+    """Ends of the long axes ``(E, 3)`` of Gaussians wider than a voxel, and whose they are.
+
+    They join what is covered by few large Gaussians. The largest of all are sky and walls: these
+    would join everything.
+    """
+    sigma, order = part.scales.sort(dim=-1)
+    rows = ((sigma[:, 2] > 0.5 * voxel) & (sigma[:, 2] < largest)).nonzero().squeeze(-1)
+    axes = to_matrix(part.quats[rows]).gather(2, order[rows, None, 1:].expand(-1, 3, 2))
+    arms = axes * sigma[rows, None, 1:]
+    ends = part.means[rows, :, None] + torch.cat([arms, -arms], dim=-1)
+    return rows.repeat_interleave(4), ends.mT.flatten(0, 1)
 
 
 def _widths(flat: Tensor, group: Tensor) -> Tensor:
@@ -161,16 +183,6 @@ def _boxes(x: Tensor, group: Tensor) -> tuple[Tensor, Tensor]:
     index, shape = group[:, None].expand_as(x), (int(group.max()) + 1, x.shape[-1])
     low, high = x.new_full(shape, torch.inf), x.new_full(shape, -torch.inf)
     return low.scatter_reduce(0, index, x, "amin"), high.scatter_reduce(0, index, x, "amax")
-
-
-def _beside(points: Vec3, voxels: Voxels, of_voxel: Tensor) -> Tensor:
-    """Cluster ``(n,)`` of the nearest of the 27 voxels around each point; -1 where none."""
-    found = torch.full((len(points),), -1, device=points.device)
-    for shift in SHIFTS:
-        at = voxels.find(points, shift)
-        there = torch.where(at >= 0, of_voxel[at], -1)
-        found = torch.where(found < 0, there, found)
-    return found
 
 
 def _described(
@@ -208,26 +220,25 @@ def _scores(
 
 
 def _with_foot(
-    scene: GaussianScene, floor: Floor, h: Tensor, voxel: float, free: Tensor, c: Cluster
+    scene: GaussianScene, floor: Floor, h: Tensor, voxel: float, ground: Tensor, c: Cluster
 ) -> Cluster:
-    """The cluster with those Gaussians on the floor under it that have its colours."""
-    if c.above > 2 * floor.thickness + voxel:
+    """The cluster with those of the ``ground`` (indices) under it that have its colours."""
+    if c.above > 2 * floor.thickness + voxel or not len(ground):
         return c
-    flat = scene.means @ plane_axes(floor.up).to(scene.means)
-    low, high = flat[c.mask].amin(0), flat[c.mask].amax(0)
+    across = plane_axes(floor.up).to(scene.means)
+    body, flat = c.mask.nonzero().squeeze(-1), scene.means[ground] @ across
+    cover = scene.means[body] @ across
+    low, high = cover.amin(0), cover.amax(0)
     margin = 0.3 * (high - low).amax()
-    on = free & (h.abs() <= floor.thickness)
-    rows = (on & ((flat > low - margin) & (flat < high + margin)).all(-1)).nonzero().squeeze(-1)
-    under = _covered(flat[rows], flat[c.mask], voxel)
-    candidates, ground = rows[under], rows[~under]
-    if not len(candidates):
-        return c
-    body = (c.mask & (h < 0.5 * h[c.mask].amax())).nonzero().squeeze(-1)
-    like_body, like_floor = (
-        _color_distance(scene.colors[candidates], scene.colors[x]) for x in (body, ground)
-    )
+    near = ((flat > low - margin) & (flat < high + margin)).all(-1)
+    ground, flat = ground[near], flat[near]
+    under = _covered(flat, cover, voxel)
+    foot, rest = ground[under], ground[~under]
+    lower = body[h[body] < 0.5 * h[body].amax()]
+    like_body = _color_distance(scene.colors[foot], scene.colors[lower])
+    like_floor = _color_distance(scene.colors[foot], scene.colors[rest])
     mask = c.mask.clone()
-    mask[candidates[like_body < like_floor]] = True
+    mask[foot[like_body < like_floor]] = True
     return replace(c, mask=mask, count=int(mask.sum()), mass=float(scene.opacities[mask].sum()))
 
 
@@ -235,8 +246,7 @@ def _covered(points: Tensor, cover: Tensor, size: float) -> Tensor:
     """Which points ``(n, 2)`` lie in a cell next to one of ``cover (m, 2)``."""
     up = torch.nn.functional.pad
     filled = Voxels.of(up(cover, (0, 1)), size)
-    return torch.stack([filled.find(up(points, (0, 1)), (i, j, 0)) >= 0
-                        for i in (-1, 0, 1) for j in (-1, 0, 1)]).any(0)  # fmt: skip
+    return filled.nearest(up(points, (0, 1)), torch.zeros_like(filled.keys), FLAT) >= 0
 
 
 def _color_distance(colors: Tensor, palette: Tensor) -> Tensor:

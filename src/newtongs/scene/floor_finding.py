@@ -19,15 +19,14 @@ import torch
 from torch import Tensor
 
 from ..errors import InputError
-from ..rotations import to_matrix
 from ..types import Vec3
 from .gaussians import GaussianScene
+from .sampling import FEWER, Sample, quantile, sample
 from .voxels import Voxels
 
-OPAQUE = 0.3  # opacity from which a Gaussian counts as part of a surface
-SAMPLE, COARSE = 20_000, 3_000  # Gaussians looked at: for the last word, and for the many guesses
+FEWEST = 3_000  # Gaussians looked at to judge the many guesses
 TRIPLES, DISCS, HEIGHTS = 700, 500, 64  # guesses of each kind; heights for each known direction
-FINALISTS = 24  # guesses that are refined
+FINALISTS = 16  # guesses that are refined
 # Up in captures (COLMAP's axes), in glTF and LGM, in nerfstudio and Blender.
 CONVENTIONS = ((0.0, -1.0, 0.0), (0.0, 1.0, 0.0), (0.0, 0.0, 1.0))
 PREFERENCE = 0.15  # how much the first convention adds to a score; the others a little less
@@ -39,7 +38,8 @@ LOADED = 0.25  # weight standing on a cell over the floor's own, from which it i
 OPEN_RIM = 0.35  # free share of the floor's rim from which it is a floor
 OPEN_ROOM, STANDING = 0.25, 0.03  # or free share of it all, and weight away from the rim
 SLICE = 2.0  # a slice through a body has less weight than so many times its neighbour layers'
-LOWEST = 0.003  # quantile of heights that a virtual floor lies under
+FLOATERS = 0.01  # weight of what hangs together, below which it floats
+LOWEST = 0.001  # quantile of heights that a virtual floor lies under
 
 
 @dataclass(frozen=True, eq=False)
@@ -62,23 +62,6 @@ class Floor:
     def heights(self, points: Vec3) -> Tensor:
         """Heights ``(...)`` of points ``(..., 3)`` above the floor."""
         return points @ self.up.to(points) - self.height
-
-
-class _Sample(NamedTuple):
-    """Opaque Gaussians that stand for the scene."""
-
-    x: Vec3
-    """Means ``(n, 3)``, float64."""
-    w: Tensor
-    """Weights ``(n,)``, of sum one: covered area, less the farther from the middle."""
-    normals: Vec3
-    """Shortest axes ``(n, 3)``."""
-    flat: Tensor
-    """How flat ``(n,)``: 1 for a disc, 0 for a ball."""
-    middle: Vec3
-    """Where most of the scene is ``(3,)``."""
-    reach: float
-    """Distance from the middle within which half of the scene lies."""
 
 
 class _Planes(NamedTuple):
@@ -105,12 +88,12 @@ def find_floor(
     """
     fixed = None if up is None else unit_vector(up)
     random = torch.Generator().manual_seed(seed)
-    sample = _sample(scene, random)
-    planes = _refined(sample, _guesses(sample, fixed, random), fixed)
-    for plane in _ranked(sample, planes, fixed):
-        if floor := _open_floor(sample, *plane):
+    s = sample(scene, random)
+    planes = _refined(s, _guesses(s, fixed, random), fixed)
+    for n, d in zip(planes.n, planes.d, strict=True):
+        if floor := _open_floor(s, *_polished(s, n, d, fixed)):
             return floor
-    return _virtual(sample, fixed, planes)
+    return _virtual(s, fixed)
 
 
 def unit_vector(up: Sequence[float] | Tensor) -> Vec3:
@@ -125,69 +108,10 @@ def unit_vector(up: Sequence[float] | Tensor) -> Vec3:
     return x / length
 
 
-# --- the Gaussians that are looked at ---------------------------------------------------------
-
-
-def _sample(scene: GaussianScene, random: torch.Generator) -> _Sample:
-    """At most ``SAMPLE`` opaque Gaussians."""
-    opacity = scene.logits.detach().cpu().sigmoid()
-    usable = torch.isfinite(scene.means.detach().cpu()).all(-1)
-    rows = (usable & (opacity >= OPAQUE)).nonzero().squeeze(-1)
-    if len(rows) < 10:  # a scene of haze: take what there is
-        rows = usable.nonzero().squeeze(-1)
-    if not len(rows):
-        raise InputError("an empty scene has no floor; give a scene with Gaussians")
-    rows = rows[torch.randperm(len(rows), generator=random)[:SAMPLE]]
-    x = scene.means.detach().cpu()[rows].double()
-    scales, order = scene.log_scales.detach().cpu()[rows].double().exp().sort(dim=-1)
-    axes = to_matrix(scene.quats.detach().cpu()[rows].double())
-    normals = axes.gather(2, order[:, None, :1].expand(-1, 3, 1)).squeeze(-1)
-    middle, reach = middle_and_reach(x, opacity[rows])
-    away = torch.linalg.vector_norm(x - middle, dim=-1) / reach
-    w = _weights(opacity[rows].double(), scales[:, 1] * scales[:, 2], away)
-    flat = 1 - scales[:, 0] / scales[:, 1].clamp_min(1e-300)
-    return _Sample(x, w, normals, flat, middle, reach)
-
-
-def _weights(opacity: Tensor, area: Tensor, away: Tensor) -> Tensor:
-    """Weights ``(n,)`` of sum one; ``away`` is the distance from the middle over the reach.
-
-    Skies and far walls are made of few, huge Gaussians: their area alone would outweigh all else.
-    """
-    capped = area.clamp_max(float(quantile(area, opacity, 0.75))).clamp_min(1e-300)
-    w = opacity * capped.sqrt() / (1 + away**2) ** 1.5
-    return w / w.sum()
-
-
-def middle_and_reach(x: Vec3, w: Tensor) -> tuple[Vec3, float]:
-    """Where most of the scene is ``(3,)``, and how far from there half of it lies.
-
-    The geometric median (Weiszfeld) of points ``(n, 3)`` with weights ``(n,)``: whatever lies far
-    outside does not move it.
-    """
-    step = -(-len(x) // SAMPLE)
-    x, w = x[::step].double(), w[::step].double()
-    at = (w[:, None] * x).sum(0) / w.sum()
-    for _ in range(20):
-        away = torch.linalg.vector_norm(x - at, dim=-1)
-        pull = w / away.clamp_min(1e-9 * float(away.amax()) + 1e-300)
-        at = (pull[:, None] * x).sum(0) / pull.sum()
-    away = torch.linalg.vector_norm(x - at, dim=-1)
-    return at, max(float(quantile(away, w, 0.5)), 1e-12)
-
-
-def quantile(x: Tensor, w: Tensor, q: float) -> Tensor:
-    """The value of ``x (n,)`` below which the part ``q`` of the weights ``w (n,)`` lies."""
-    values, order = x.sort()
-    below = w[order].cumsum(0)
-    at = torch.searchsorted(below, q * below[-1:]).clamp_max(len(x) - 1)
-    return values[at].squeeze()
-
-
 # --- guessing and judging planes --------------------------------------------------------------
 
 
-def _guesses(s: _Sample, up: Vec3 | None, random: torch.Generator) -> _Planes:
+def _guesses(s: Sample, up: Vec3 | None, random: torch.Generator) -> _Planes:
     """Planes ``(K,)`` worth a look."""
     if up is not None:
         return _through(s, up.expand(8 * HEIGHTS, 3), s.w, random)
@@ -203,7 +127,7 @@ def _guesses(s: _Sample, up: Vec3 | None, random: torch.Generator) -> _Planes:
     return _Planes(torch.cat([n, along.n]), torch.cat([(n * at).sum(-1), along.d]))
 
 
-def _through(s: _Sample, n: Vec3, w: Tensor, random: torch.Generator) -> _Planes:
+def _through(s: Sample, n: Vec3, w: Tensor, random: torch.Generator) -> _Planes:
     """Planes of given normals ``(K, 3)``, each through a Gaussian drawn with weights ``w``."""
     return _Planes(n, (n * s.x[_draw(w, len(n), random)]).sum(-1))
 
@@ -213,7 +137,7 @@ def _draw(w: Tensor, k: int, random: torch.Generator) -> Tensor:
     return torch.multinomial(w, k, replacement=True, generator=random)
 
 
-def _score(s: _Sample, planes: _Planes, fixed: bool) -> tuple[Tensor, _Planes]:
+def _score(s: Sample, planes: _Planes, fixed: bool) -> tuple[Tensor, _Planes]:
     """How much like a floor each plane is, and the planes with normals turned up."""
     tol = TOLERANCE * s.reach
     x, w, n = s.x.float(), s.w.float(), planes.n.float()
@@ -247,19 +171,27 @@ def _bonus(n: Vec3) -> Tensor:
     return (1 + (worth * close).amax(-1)).float()
 
 
-def _refined(s: _Sample, guesses: _Planes, up: Vec3 | None) -> _Planes:
-    """The best guesses, fitted to what lies on them."""
-    few = s._replace(
-        x=s.x[:COARSE], w=s.w[:COARSE], normals=s.normals[:COARSE], flat=s.flat[:COARSE]
-    )
-    score, turned = _score(few, guesses, up is not None)
+def _refined(s: Sample, guesses: _Planes, up: Vec3 | None) -> _Planes:
+    """The best guesses fitted to what lies on them, the best first."""
+    score, turned = _score(s.first(FEWEST), guesses, up is not None)
     planes = turned.pick(score.topk(min(FINALISTS, len(score))).indices)
-    for width in (3.0, 2.0, 1.4, 1.0, 1.0):
-        planes = _fitted(s, planes, width * TOLERANCE * s.reach, up)
-    return planes
+    for width in (3.0, 2.0, 1.4, 1.0):
+        planes = _fitted(s.first(FEWER), planes, width * TOLERANCE * s.reach, up)
+    score, planes = _score(s, planes, up is not None)
+    order = score.argsort(descending=True)
+    return _distinct(s, planes.pick(order[score[order] > 0]))
 
 
-def _fitted(s: _Sample, planes: _Planes, tol: float | Tensor, up: Vec3 | None) -> _Planes:
+def _distinct(s: Sample, planes: _Planes) -> _Planes:
+    """The planes without those that lie where a better one does."""
+    d = planes.d - planes.n @ s.middle
+    same = (planes.n @ planes.n.T > math.cos(math.radians(4))) & (
+        (d[:, None] - d).abs() < 2 * TOLERANCE * s.reach
+    )
+    return planes.pick((~same.tril(-1).any(-1)).nonzero().squeeze(-1))
+
+
+def _fitted(s: Sample, planes: _Planes, tol: float | Tensor, up: Vec3 | None) -> _Planes:
     """Each plane moved to the weighted least-squares fit of what is within ``tol`` of it."""
     h = s.x @ planes.n.T - planes.d
     on = s.w[:, None] * torch.exp(-((h / tol) ** 2))
@@ -276,33 +208,27 @@ def _fitted(s: _Sample, planes: _Planes, tol: float | Tensor, up: Vec3 | None) -
     return _Planes(n, (n * at).sum(-1))
 
 
-def _ranked(s: _Sample, planes: _Planes, up: Vec3 | None) -> list[tuple[Vec3, float, float]]:
-    """Normal, offset and thickness of the planes, the best first, fitted to their thin core."""
-    score, planes = _score(s, planes, up is not None)
-    order = score.argsort(descending=True)
-    planes = planes.pick(order[score[order] > 0])
-    thickness = _thickness(s, planes)
-    for _ in range(3):
-        planes = _fitted(s, planes, 2 * thickness, up)
-        thickness = torch.minimum(thickness, _thickness(s, planes))
-    return [
-        (n, d, t) for n, d, t in zip(planes.n, planes.d.tolist(), thickness.tolist(), strict=True)
-    ]
+def _polished(s: Sample, n: Vec3, d: Tensor, up: Vec3 | None) -> tuple[Vec3, float, float]:
+    """Normal, offset and thickness of one plane, fitted to its thin core."""
+    plane, sigma = _Planes(n[None], d[None]), TOLERANCE * s.reach
+    for _ in range(5):
+        sigma = _thickness(s, plane, sigma)
+        plane = _fitted(s, plane, 2 * sigma, up)
+    return plane.n[0], float(plane.d[0]), sigma
 
 
-def _thickness(s: _Sample, planes: _Planes) -> Tensor:
-    """Standard deviation ``(K,)`` of what lies on each plane, from the median distance."""
-    tol = TOLERANCE * s.reach
-    h = (s.x @ planes.n.T - planes.d).abs()
-    on = s.w[:, None] * (h < 2 * tol)
-    found = torch.stack([quantile(a, b, 0.5) for a, b in zip(h.T, on.T, strict=True)])
-    return (1.4826 * found).clamp(0.05 * tol, tol)
+def _thickness(s: Sample, plane: _Planes, sigma: float) -> float:
+    """Standard deviation of what lies on one plane, at most the ``sigma`` known before."""
+    h = (s.x @ plane.n[0] - plane.d[0]).abs()
+    on = h < 2 * sigma
+    spread = 1.4826 * float(quantile(h[on], s.w[on], 0.5)) if on.any() else sigma
+    return min(max(spread, 0.05 * TOLERANCE * s.reach), sigma)
 
 
 # --- is it a floor? ---------------------------------------------------------------------------
 
 
-def _open_floor(s: _Sample, n: Vec3, d: float, sigma: float) -> Floor | None:
+def _open_floor(s: Sample, n: Vec3, d: float, sigma: float) -> Floor | None:
     """The floor that a plane is, if it is one."""
     h, top = s.x @ n - d, 3 * sigma
     on = h.abs() <= top
@@ -314,7 +240,7 @@ def _open_floor(s: _Sample, n: Vec3, d: float, sigma: float) -> Floor | None:
     return Floor(n, d, count, "found", top, words)
 
 
-def _is_open(s: _Sample, n: Vec3, h: Tensor, on: Tensor, top: float) -> bool:
+def _is_open(s: Sample, n: Vec3, h: Tensor, on: Tensor, top: float) -> bool:
     """Whether there is floor with nothing above it, beside what stands on it.
 
     The base of an object has the object's sides along its rim. A floor has a free rim; or, in a
@@ -343,7 +269,7 @@ def plane_axes(n: Vec3) -> Tensor:
     return torch.stack([a, torch.linalg.cross(n, a)], dim=-1)
 
 
-def _cells(s: _Sample, n: Vec3, on: Tensor) -> tuple[Tensor, float]:
+def _cells(s: Sample, n: Vec3, on: Tensor) -> tuple[Tensor, float]:
     """Cells ``(n, 2)`` of Gaussians seen along ``n``, and their size.
 
     The grid covers what lies on the plane, but goes no farther out than the scene's busy part.
@@ -356,7 +282,7 @@ def _cells(s: _Sample, n: Vec3, on: Tensor) -> tuple[Tensor, float]:
     return ((flat - middle) / size + 0.5 * GRID).floor().long(), size
 
 
-def _filled(s: _Sample, cells: Tensor, chosen: Tensor) -> Tensor:
+def _filled(s: Sample, cells: Tensor, chosen: Tensor) -> Tensor:
     """Weight of the chosen Gaussians in each cell ``(GRID, GRID)``."""
     x, y = cells[chosen].T
     grid = torch.zeros(GRID * GRID, dtype=torch.float64)
@@ -386,9 +312,9 @@ def _untouched(things: Tensor, edge: Tensor) -> Tensor:
 # --- no floor ---------------------------------------------------------------------------------
 
 
-def _virtual(s: _Sample, up: Vec3 | None, planes: _Planes) -> Floor:
+def _virtual(s: Sample, up: Vec3 | None) -> Floor:
     """A floor under the scene's lowest point."""
-    kept = _dense(s)
+    kept = _body(s)
     if up is None:
         up, why = _guessed_up(s, kept)
     else:
@@ -398,19 +324,20 @@ def _virtual(s: _Sample, up: Vec3 | None, planes: _Planes) -> Floor:
     return Floor(up, height, 0.0, "virtual", 0.0, words)
 
 
-def _dense(s: _Sample) -> Tensor:
-    """Mask ``(n,)`` of what is no floater: Gaussians that have others around them."""
+def _body(s: Sample) -> Tensor:
+    """Mask ``(n,)`` of what is no floater: Gaussians that hang together with many others."""
     voxels = Voxels.of(s.x, 0.15 * s.reach)
-    crowd = voxels.counts[voxels.of_point]
-    return crowd >= min(8, int(quantile(crowd.double(), s.w, 0.25)))
+    part = voxels.components()[voxels.of_point]
+    size = torch.bincount(part, s.w)
+    return size[part] >= min(FLOATERS, float(size.amax()))
 
 
-def _lowest(s: _Sample, kept: Tensor, up: Vec3) -> float:
+def _lowest(s: Sample, kept: Tensor, up: Vec3) -> float:
     """Height along ``up`` under which hardly anything lies."""
     return float(quantile((s.x @ up)[kept], s.w[kept], LOWEST))
 
 
-def _guessed_up(s: _Sample, kept: Tensor) -> tuple[Vec3, str]:
+def _guessed_up(s: Sample, kept: Tensor) -> tuple[Vec3, str]:
     """The convention's up, unless the thing has a flat base in another usual direction."""
     axes = torch.tensor(CONVENTIONS, dtype=torch.float64)
     base = torch.stack([_base(s, kept, up) for up in axes])
@@ -420,7 +347,7 @@ def _guessed_up(s: _Sample, kept: Tensor) -> tuple[Vec3, str]:
     return axes[0], "the convention of captures; use --up to change it"
 
 
-def _base(s: _Sample, kept: Tensor, up: Vec3) -> Tensor:
+def _base(s: Sample, kept: Tensor, up: Vec3) -> Tensor:
     """Weight of what lies within a thin layer at the bottom."""
     h = s.x @ up - _lowest(s, kept, up)
     return s.w[kept & (h < 1.5 * TOLERANCE * s.reach)].sum()

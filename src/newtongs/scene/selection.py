@@ -11,9 +11,10 @@ from torch import Tensor
 from ..errors import InputError, unknown_name
 from .cameras import Camera
 from .clusters import cluster, without_floaters
-from .floor_finding import OPAQUE, Floor, quantile
+from .floor_finding import Floor
 from .gaussians import BACKGROUND, GaussianScene
 from .grouping import group_by_masks, select_box, select_circle, select_sphere
+from .sampling import OPAQUE, quantile
 
 EXAMPLES = {
     "auto": "auto",

@@ -1,7 +1,9 @@
 """A sparse voxel grid over points: which voxels are filled, and which of them hang together."""
 
 import itertools
+from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import TypeAlias
 
 import torch
 from torch import Tensor
@@ -10,8 +12,11 @@ from ..types import Vec3
 
 BITS = 20  # of a voxel's number along each axis; three of them fit an int64
 LAST = 2**BITS - 2  # one voxel stays free on either side, so that neighbours never wrap around
+Shifts: TypeAlias = Sequence[tuple[int, int, int]]
 # The 27 shifts to a voxel and its neighbours, the nearest first.
-SHIFTS = sorted(itertools.product((-1, 0, 1), repeat=3), key=lambda s: sum(map(abs, s)))
+_STEPS = itertools.product((-1, 0, 1), (-1, 0, 1), (-1, 0, 1))
+SHIFTS: Shifts = sorted(_STEPS, key=lambda s: sum(map(abs, s)))
+FLAT: Shifts = [s for s in SHIFTS if not s[2]]
 FORWARD = [s for s in SHIFTS if s > (0, 0, 0)]  # one of each pair of opposite ones
 
 
@@ -39,9 +44,19 @@ class Voxels:
         )
         return cls(origin, size, keys, inverse, counts)
 
-    def find(self, points: Vec3, shift: tuple[int, int, int] = (0, 0, 0)) -> Tensor:
-        """Filled voxel ``(N,)`` that each point lies in after ``shift`` voxels; -1 where none."""
-        return self._lookup(_keys(points, self.origin, self.size) + _step(shift))
+    def nearest(self, points: Vec3, marks: Tensor, shifts: Shifts = SHIFTS) -> Tensor:
+        """The mark ``(N,)`` of the voxel each point lies in, or of its first neighbour with one.
+
+        ``marks (V,)`` are whole numbers from 0 on, -1 for a voxel without; so is the answer.
+        """
+        keys, inverse = torch.unique(_keys(points, self.origin, self.size), return_inverse=True)
+        found = torch.full_like(keys, -1)
+        left = torch.arange(len(keys), device=keys.device)
+        for shift in shifts:
+            at = self._lookup(keys[left] + _step(shift))
+            found[left] = torch.where(at >= 0, marks[at], -1)
+            left = left[found[left] < 0]
+        return found[inverse]
 
     def _lookup(self, keys: Tensor) -> Tensor:
         if not len(self.keys):
@@ -49,12 +64,13 @@ class Voxels:
         at = torch.searchsorted(self.keys, keys).clamp_max(len(self.keys) - 1)
         return torch.where(self.keys[at] == keys, at, -1)
 
-    def components(self) -> Tensor:
+    def components(self, also: Tensor | None = None) -> Tensor:
         """A label ``(V,)`` of each voxel, equal for those joined through faces, edges, corners.
 
-        Labels count from 0 in the order of each component's first voxel.
+        Labels count from 0 in the order of each component's first voxel. ``also (2, E)`` are
+        pairs of voxels to be joined besides.
         """
-        pairs = []
+        pairs = [] if also is None else [also]
         for shift in FORWARD:
             there = self._lookup(self.keys + _step(shift))
             here = (there >= 0).nonzero().squeeze(-1)
