@@ -17,7 +17,7 @@ from newtongs.errors import InputError
 from newtongs.state import LAYOUT, project
 
 pytest.importorskip("numba")
-from newtongs.dynamics import fast_cpu
+from newtongs.dynamics import fast_cpu, fast_many
 from newtongs.dynamics.fast_cpu import rollout_cpu
 
 TIMES = torch.arange(40, dtype=torch.float64) / 24
@@ -144,6 +144,26 @@ def test_any_number_of_rows(n):
     some = rollout_cpu(model, z0[:n], TIMES[:30])
     rest = [rollout_cpu(model, z, TIMES[:30]) for z in z0[n:]]  # one row, no leading dimension
     assert_same(model, z0, TIMES[:30], torch.cat([some, *(z.unsqueeze(0) for z in rest)]))
+
+
+@pytest.mark.parametrize("config", SWITCHES[:6], ids=str)
+def test_many_rows(config, monkeypatch):
+    """From some hundred rows on torch's matrix products take over; here from some dozen."""
+    monkeypatch.setattr(fast_cpu, "MANY", 33)
+    monkeypatch.setattr(fast_many, "BLOCK", 16)
+    model, z0 = some_model(**config), some_states(50)
+    assert_same(model, z0, TIMES[:25], rollout_cpu(model, z0, TIMES[:25]))
+
+
+def test_many_rows_by_several_callers_leave_the_threads_alone(monkeypatch):
+    monkeypatch.setattr(fast_cpu, "MANY", 33)
+    model, z0 = some_model(), some_states(80)
+    with threads(3):
+        alone = rollout_cpu(model, z0, TIMES[:10])
+        with ThreadPoolExecutor(4) as pool:
+            together = list(pool.map(lambda _: rollout_cpu(model, z0, TIMES[:10]), range(8)))
+        assert torch.get_num_threads() == 3
+    assert all(torch.equal(alone, out) for out in together)
 
 
 def test_one_thread_gives_the_same():

@@ -41,6 +41,7 @@ Function = TypeVar("Function", bound=Callable[..., Any])
 TILE = 4  # rows that share one pass over the weights; also the padding of every layer's width
 WIDTH = DIM + -DIM % TILE
 BLOCK = 64  # rows handed to a thread at a time
+MANY = 512  # rows from which torch's matrix products are quicker than ours
 
 # A bare Python number would turn float32 arithmetic into float64.
 ZERO, HALF, ONE, TWO = map(np.float32, (0, 0.5, 1, 2))
@@ -136,6 +137,10 @@ def _share(z: Array, n: npt.NDArray[Any], h: npt.NDArray[Any], model: Plain, out
     Not numba's own threads: where neither TBB nor OpenMP is found, they abort the process when two
     Python threads (a studio's) use them at once.
     """
+    if len(z) >= MANY and model.continuous_residual:
+        from .fast_many import advance_many
+
+        return advance_many(z, n, h, model, out)
     threads = min(torch.get_num_threads(), len(z))
     if threads <= 1:
         return _advance(z, n, h, model, out)
@@ -320,6 +325,14 @@ def _moved(z: Array, h: np.float32, dz: Array) -> Array:
 
 
 @_compiled("contract")
+def _sum_stages(k1: Array, k2: Array, k3: Array, k4: Array) -> None:
+    """``k1 += 2 k2 + 2 k3 + k4``."""
+    for row in range(len(k1)):
+        for i in range(k1.shape[1]):
+            k1[row, i] += TWO * k2[row, i] + TWO * k3[row, i] + k4[row, i]
+
+
+@_compiled("contract")
 def _step(z: Array, h: float, model: Plain) -> Array:
     """``GaussianNND.step``: ``solvers.rk4`` or ``solvers.euler``."""
     whole, half, sixth = np.float32(h), np.float32(h / 2), np.float32(h / 6)
@@ -329,9 +342,7 @@ def _step(z: Array, h: float, model: Plain) -> Array:
     k2 = _field(_moved(z, half, k1), model)
     k3 = _field(_moved(z, half, k2), model)
     k4 = _field(_moved(z, whole, k3), model)
-    for row in range(len(z)):
-        for i in range(z.shape[1]):
-            k1[row, i] += TWO * k2[row, i] + TWO * k3[row, i] + k4[row, i]
+    _sum_stages(k1, k2, k3, k4)
     return _moved(z, sixth, k1)
 
 
