@@ -6,9 +6,9 @@ STAMP := .venv/.installed
 .PHONY: help setup demo test lint bench clean
 
 help:
-	@echo "make demo   a small State-32, the baselines against the paper, one picture"
+	@echo "make demo   throw a ball through a park of Gaussians: film, page, glb"
 	@echo "make test   lint, type check and the whole test suite"
-	@echo "make bench  speed of data generation and evaluation"
+	@echo "make bench  speed of every part, beside its limit and its peers"
 	@echo "make setup  only the environment in .venv"
 
 setup: $(STAMP)
@@ -21,14 +21,15 @@ $(STAMP): pyproject.toml constraints.txt
 	@touch $@
 
 demo: $(STAMP)
-	$(BIN)/newtongs data state32 --out demo/state32 --per-motion 64
-	$(BIN)/newtongs evaluate --data demo/state32 --compare
-	$(BIN)/newtongs figure motions --out demo/motions.png
+	$(BIN)/newtongs data scene sunny_park --out demo/park.ply
+	$(BIN)/newtongs animate demo/park.ply --out demo --velocity 1.0 3.6 0.3 --spin 0.5 0 -5 \
+	  --restitution 0.7 --seconds 2.5 --color 0.55 0.78 0.95
 	@echo
-	@echo "Look at demo/motions.png. With 64 sequences a motion the figures above carry a sampling"
-	@echo "error of a few percent; at the paper's size (50 s and 7.4 GB) they agree to 0.4 %:"
-	@echo "  $(BIN)/newtongs data state32 --out data/state32"
-	@echo "  $(BIN)/newtongs evaluate --data data/state32 --compare --per-motion"
+	@echo "Look at demo/park.mp4 and demo/park.png; open demo/park.html in a browser, it needs no network."
+	@echo "Then try a capture of your own:"
+	@echo "  $(BIN)/newtongs inspect SCENE.ply"
+	@echo "  $(BIN)/newtongs animate SCENE.ply --out moving --velocity 1.5 3 0 --spin 0 0 -4"
+	@echo "  $(BIN)/newtongs animate SCENE.ply --out moving --background kitchen_counter"
 
 test: lint
 	$(BIN)/pytest
@@ -39,7 +40,8 @@ lint: $(STAMP)
 	$(BIN)/mypy
 
 bench: $(STAMP)
-	$(BIN)/python benchmarks/state32.py
+	for part in state32 rollout training formats transform render; do \
+	  $(BIN)/python -W ignore benchmarks/$$part.py || exit; done
 
 clean:
 	rm -rf .venv demo build dist src/*.egg-info .pytest_cache .mypy_cache .ruff_cache .hypothesis

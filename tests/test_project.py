@@ -138,6 +138,8 @@ def test_notation_page_names_things_that_exist():
     names = re.findall(r"`(newtongs\.[\w.]+)`", (ROOT / "docs" / "notation.md").read_text())
     assert len(names) > 20
     for name in names:
+        if (SOURCE.parent / Path(*name.split("."))).with_suffix(".py").is_file():
+            continue  # a module
         module, _, attribute = name.rpartition(".")
         try:
             owner = importlib.import_module(module)

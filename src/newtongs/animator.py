@@ -6,7 +6,6 @@ object about half a unit large, gravity 9.81 downwards.
 
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass, field
-from importlib.util import find_spec
 from pathlib import Path
 from typing import Any, Literal
 
@@ -15,8 +14,8 @@ import torch
 from . import __version__, rotations
 from .dynamics.body import Body
 from .dynamics.choices import choose, rigid_state
-from .dynamics.predict import predictor
-from .dynamics.resting import rollout_body
+from .dynamics.predict import predict_body, predictor
+from .dynamics.prompt import search
 from .errors import InputError
 from .scene.animation import Animation
 from .scene.cameras import Camera
@@ -40,7 +39,7 @@ SUNK = 0.25  # part of its height an object may reach below the floor found, whi
 NEARLY_ALL = 0.9
 DISC = 3.5  # radius of the visible floor, in heights of the object
 
-Searching = Callable[[int, int], None]
+Searching = Callable[[str, int, int], None]
 
 
 @dataclass(frozen=True)
@@ -134,7 +133,7 @@ def animate(
         goal: search the velocities that reach it: "land at X Z" or "displace DX DY DZ".
         physics: the dynamics; :data:`PAPER` is the paper's to the letter.
         show_floor: draw a disc where the floor is only assumed.
-        progress: called with (done, in all) during a search.
+        progress: called with ("search", done, in all) during one.
         **push: fields of the single :class:`Push`.
 
     Returns:
@@ -153,7 +152,7 @@ def animate(
     for index, one in zip(stage.indices, pushes, strict=True):
         z0 = initial_state(stage, index, one)
         if goal is not None:
-            z0 = searched(z0, goal, seconds, physics, progress)
+            z0 = searched(stage, index, z0, goal, times, physics, progress)
         states[index] = follow(stage, index, z0, times, physics)
     shown = with_disc(stage) if show_floor and stage.assumed else stage.scene
     info = {
@@ -267,7 +266,7 @@ def follow(
         states = predictor(model)(start.unsqueeze(0), times)[0]
     else:
         body = body_of(stage.scene.object(index), stage.world, start)
-        states = body_rollout()(model, start, times, body)
+        states = predict_body(model, start, times, body)
     return stage.world.state_to_scene(states.double())
 
 
@@ -285,23 +284,29 @@ def body_of(thing: GaussianScene, world: WorldFrame, z0: StateTensor) -> Body:
     )
 
 
-def body_rollout() -> Callable[..., StateTensor]:
-    """The compiled rollout where numba is there, else the reference."""
-    if not find_spec("numba"):
-        return rollout_body
-    from .dynamics.fast_body import rollout_body_cpu
-
-    return rollout_body_cpu
-
-
 def searched(
-    z0: StateTensor, goal: str, seconds: float, physics: Physics, progress: Searching | None
+    stage: Stage,
+    index: int,
+    z0: StateTensor,
+    goal: str,
+    times: Times,
+    physics: Physics,
+    progress: Searching | None,
 ) -> StateTensor:
-    """``Z_0`` with the velocities that come nearest to the goal."""
-    from .dynamics.prompt import search
-
+    """``Z_0`` with the velocity and spin that come nearest to the goal."""
     model = choose(physics.dynamics, physics.scale, seed=physics.seed)
-    return search(model, goal, base=z0, seconds=seconds, progress=progress).z0
+    start = rigid_state(z0) if physics.scale == "rigid" else z0
+    shape = body_of(stage.scene.object(index), stage.world, start)
+    seconds = float(times[-1])
+    return search(
+        model,
+        goal,
+        base=start,
+        seconds=seconds,
+        fps=(len(times) - 1) / seconds,
+        body=shape if physics.contact == "shape" else None,
+        progress=progress,
+    ).z0
 
 
 def with_disc(stage: Stage) -> GaussianScene:

@@ -150,7 +150,7 @@ class Animate(Picture):
                 goal=self.goal,
                 physics=PAPER if self.paper else Physics(self.dynamics, self.scale, self.contact),
                 show_floor=not self.hide_floor,
-                progress=lambda done, total: advance("search", done, total),
+                progress=advance,
             )
         tell(animation)
         name = Path(self.scene).stem.removesuffix(".compressed")

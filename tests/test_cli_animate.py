@@ -1,0 +1,139 @@
+"""The commands a person with a splat file uses, and what they say when something is wrong."""
+
+import json
+import os
+import sys
+
+import pytest
+
+from newtongs import cli
+from newtongs.datasets.templates import template
+from newtongs.export.replay import load_animation
+from newtongs.scene.formats import load, save
+
+SMALL = ["--size", "64", "48", "--seconds", "0.25"]
+
+
+@pytest.fixture(scope="module")
+def park(tmp_path_factory):
+    path = tmp_path_factory.mktemp("scene") / "park.ply"
+    cli.main(["data", "scene", "sunny_park", "--out", str(path)])
+    return path
+
+
+def run(*words):
+    cli.main([str(word) for word in words])
+
+
+def test_one_command_makes_everything(park, tmp_path, capsys):
+    run("animate", park, "--out", tmp_path, *SMALL, "--formats", "mp4", "gif", "png", "json", "glb",
+        "html", "ply")  # fmt: skip
+    said = capsys.readouterr().out
+    assert "1,536 of 4,736" in said
+    for ending in ("mp4", "gif", "png", "json", "npz", "glb", "html"):
+        assert (tmp_path / f"park.{ending}").stat().st_size > 500, ending
+    assert len(list((tmp_path / "park_ply").glob("*.ply"))) == 7
+    assert len(load(tmp_path / "park_ply" / "frame0001.ply")) == 4736
+
+
+def test_replay_is_the_same_animation(park, tmp_path, capsys):
+    run("animate", park, "--out", tmp_path / "a", *SMALL, "--formats", "json", "png")
+    run("replay", tmp_path / "a" / "park.json", "--out", tmp_path / "b", "--size", 64, 48,
+        "--formats", "png")  # fmt: skip
+    assert (tmp_path / "a" / "park.png").read_bytes() == (tmp_path / "b" / "park.png").read_bytes()
+
+
+def test_pushes_in_words(park, tmp_path):
+    run("animate", park, "--out", tmp_path, *SMALL, "--formats", "json",
+        "--push", "select=id:0 velocity=0,4,0 spin=0,0,-2 restitution=0.9")  # fmt: skip
+    (push,) = load_animation(tmp_path / "park.json").info["pushes"]
+    assert push["velocity"] == [0, 4, 0]
+    assert push["restitution"] == 0.9
+
+
+def test_inspect_a_scene_an_animation_and_a_checkpoint(park, tmp_path, capsys):
+    run("inspect", park, "--thumbnail", tmp_path / "t.png", "--plain")
+    said = capsys.readouterr().out
+    assert "4,736 Gaussians" in said
+    assert "cluster:0" in said
+    assert "id:0" in said
+    assert (tmp_path / "t.png").read_bytes()[1:4] == b"PNG"
+    run("animate", park, "--out", tmp_path, *SMALL, "--formats", "json")
+    run("inspect", tmp_path / "park.json")
+    assert "7 frames at 24 Hz" in capsys.readouterr().out
+    weights = os.path.join(os.path.dirname(cli.__file__), "..", "checkpoints")
+    run("inspect", os.path.join(weights, "state32_seed7302.safetensors"))
+    about = capsys.readouterr().out.partition("\n")[2]
+    assert json.loads(about)["training"]["seed"] == 7302
+
+
+def test_a_scene_of_ours_by_name_and_as_a_background(tmp_path):
+    run("animate", "desk_blue_sphere", "--out", tmp_path, *SMALL, "--formats", "png")
+    save(template("red_cube").object, tmp_path / "cube.ply")
+    run("animate", tmp_path / "cube.ply", "--out", tmp_path, *SMALL, "--formats", "json",
+        "--background", "kitchen_counter", "--up", 0, 1, 0)  # fmt: skip
+    assert len(load_animation(tmp_path / "cube.json").scene) == 1536 + 3200
+
+
+def bad_file(path):
+    path.write_text("this is no splat")
+    return path
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (["{bad}"], "ply"),
+        (["{park}.no"], "no"),
+        ([], "SCENE.ply"),
+        (["{park}", "--select", "box:90,90,90,91,91,91"], "no Gaussian"),
+        (["{park}", "--select", "sphere:1"], "sphere:0,0.5,0,1"),
+        (["{park}", "--floor", "3"], "below the floor"),
+        (["{park}", "--velocity", "1", "2"], "three numbers"),
+        (["{park}", "--out", "{bad}"], "folder"),
+        (["{park}", "--formats", "mp5"], "mp4"),
+        (["{park}", "--background", "sunny_prak"], "sunny_prak"),
+        (["{park}", "--goal", "fly to the moon"], "land at"),
+        (["{park}", "--push", "speed=3"], "velocity"),
+        (["{park}", "--restitution", "2"], "between 0 and 1"),
+        (["{park}", "--dynamics", "magic"], "learned"),
+    ],
+)
+def test_wrong_input_is_one_line_and_exit_2(words, said, park, tmp_path, capsys):
+    names = {"bad": bad_file(tmp_path / "bad.ply"), "park": park}
+    words = [word.format(**names) for word in words]
+    rest = [] if "--out" in words else ["--out", str(tmp_path / "out")]
+    with pytest.raises(SystemExit) as stop:
+        run("animate", *words, *rest, *([] if "--formats" in words else ["--formats", "json"]))
+    error = capsys.readouterr().err
+    assert stop.value.code == 2
+    assert said in error
+    assert error.count("\n") == 1
+    assert error.startswith("newtongs: ")
+
+
+def test_a_missing_extra_is_named_before_the_work(park, tmp_path, monkeypatch, capsys):
+    monkeypatch.setitem(sys.modules, "imageio_ffmpeg", None)
+    monkeypatch.setitem(sys.modules, "pxr", None)
+    with pytest.raises(SystemExit) as stop:
+        run("animate", park, "--out", tmp_path / "out", "--formats", "usd")
+    assert stop.value.code == 2
+    assert "newtongs[usd]" in capsys.readouterr().err
+
+
+@pytest.mark.skipif(os.geteuid() == 0, reason="root may write everywhere")
+def test_a_folder_that_cannot_be_written(park, tmp_path, capsys):
+    tmp_path.chmod(0o500)
+    with pytest.raises(SystemExit) as stop:
+        run("animate", park, "--out", tmp_path / "out")
+    assert stop.value.code == 2
+    assert "cannot write" in capsys.readouterr().err
+
+
+def test_gallery(tmp_path, monkeypatch):
+    from newtongs.evaluation import stress
+
+    few = dict(list(stress.STRESS_TESTS.items())[:2])
+    monkeypatch.setattr(stress, "STRESS_TESTS", few)
+    run("gallery", "--out", tmp_path / "gallery.png")
+    assert (tmp_path / "gallery.png").read_bytes()[1:4] == b"PNG"
