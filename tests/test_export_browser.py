@@ -90,16 +90,26 @@ def test_the_page_shows_what_we_render(tmp_path, make, size):
     assert psnr(*pictures) < 40  # it moved
 
 
+VIEWERS = {"babylon": "babylonjs", "playcanvas": "playcanvas"}  # and the package of each
+
+
 @pytest.mark.parametrize(
-    ("viewer", "package", "floor"), [("babylon", "babylonjs", 33), ("playcanvas", "playcanvas", 30)]
+    ("viewer", "make", "size", "floor"),
+    [
+        ("babylon", park, (512, 512), 33),
+        ("babylon", two_objects, (400, 300), 38),
+        ("playcanvas", park, (512, 512), 30),
+        ("playcanvas", two_objects, (400, 300), 38),
+    ],
 )
-def test_other_peoples_viewers_play_the_glb(tmp_path, viewer, package, floor):
+def test_other_peoples_viewers_play_the_glb(tmp_path, viewer, make, size, floor):
     """They cut Gaussians off elsewhere and store them with fewer bits: hence the lower floors."""
-    if not installed(package):
-        pytest.skip(f"needs {package} in NEWTONGS_BROWSER")
-    animation, frames = park(9), (0, 5)
-    camera = default_camera(animation, (512, 512))
+    if not installed(VIEWERS[viewer]):
+        pytest.skip(f"needs {VIEWERS[viewer]} in NEWTONGS_BROWSER")
+    animation, frames = make(9), (0, 5)
+    camera = default_camera(animation, size)
     write_glb(animation, tmp_path / "a.glb")
     pictures, _ = shoot(tmp_path, viewer, tmp_path / "a.glb", animation, camera, frames)
-    assert min(compare(animation, camera, frames, pictures)) > floor
-    assert psnr(*pictures) < 28  # it moved
+    quality = compare(animation, camera, frames, pictures)
+    assert min(quality) > floor
+    assert psnr(*pictures) < min(quality) - 4  # it moved

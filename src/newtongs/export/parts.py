@@ -108,7 +108,7 @@ def _swept(animation: Animation) -> tuple[Vec3, Vec3]:
 
 def _corners(scene: GaussianScene) -> Tensor:
     """The eight corners ``(8, 3)`` of the box around an object's means."""
-    box = torch.stack(scene.bounds()).double()
+    box = torch.stack([scene.means.amin(0), scene.means.amax(0)]).double()
     return torch.cartesian_prod(*box.unbind(-1))
 
 
