@@ -153,7 +153,7 @@ def test_several_objects_each_with_its_own_push():
 def test_default_camera_sees_the_whole_motion(thrown):
     _, animation = thrown
     for azimuth in (0, 25, 140):
-        camera = default_camera(animation, width=300, height=200, azimuth=azimuth)
+        camera = default_camera(animation, (300, 200), azimuth=azimuth)
         pixels, depth = camera.project(swept_corners(animation, 0).float())
         assert (depth > 0).all()
         assert (pixels >= 0).all()

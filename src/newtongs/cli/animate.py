@@ -52,10 +52,7 @@ class Picture:
         """The one asked for, or one that sees the whole motion."""
         if self.cameras is not None:
             return load_cameras(self.cameras)[0]
-        width, height = self.size
-        return default_camera(
-            animation, width=width, height=height, azimuth=self.azimuth, elevation=self.elevation
-        )
+        return default_camera(animation, self.size, azimuth=self.azimuth, elevation=self.elevation)
 
     def write(
         self, animation: Animation, out: Path, name: str, color: Color, source: str | None = None

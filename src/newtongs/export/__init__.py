@@ -18,11 +18,11 @@ from ..render.scenes import BACKENDS
 from ..render.video import contact_sheet, write_video
 from ..scene.animation import Animation
 from ..scene.cameras import Camera
+from ..scene.framing import default_camera
 from . import films
 from .glb import write_glb
 from .glb_reader import read_glb
 from .html import write_html
-from .parts import default_camera
 from .replay import load_animation, save_animation
 from .sequence import write_sequence
 

@@ -30,8 +30,9 @@ from ..errors import InputError
 from ..scene.animation import Animation
 from ..scene.cameras import Camera
 from ..scene.files import write_atomically
+from ..scene.framing import default_camera
 from ..scene.gaussians import GaussianScene, join
-from .parts import Part, default_camera, parts, to_json
+from .parts import Part, parts, to_json
 
 TEMPLATE = Path(__file__).with_name("player.html")
 WHITE = (1.0, 1.0, 1.0)

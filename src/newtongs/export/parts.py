@@ -1,23 +1,15 @@
-"""What every exporter starts from: still and moving Gaussians, provenance, a default camera."""
+"""What every exporter starts from: still and moving Gaussians, provenance."""
 
 import json
-import math
-from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 import torch
-from torch import Tensor
 
 from .. import __version__
 from ..errors import InputError
 from ..scene.animation import Animation
-from ..scene.cameras import FIELD_OF_VIEW, Camera, look_at
 from ..scene.gaussians import BACKGROUND, GaussianScene
 from ..scene.transform import rows_of
-from ..types import Vec3
-
-AIR = 1.15  # room around what moves, in a default view
-RISE = 0.35  # height of a default camera above what it looks at, per unit of distance
 
 
 class Part(NamedTuple):
@@ -76,44 +68,3 @@ def to_json(value: Any, *, indent: int | None = None) -> str:
         raise InputError(
             f"the animation's info holds what JSON cannot: {error}; use plain finite values"
         ) from error
-
-
-def default_camera(animation: Animation, size: Sequence[int] = (512, 512)) -> Camera:
-    """A camera ``size = (width, height)`` that has all of the motion in view, from the front."""
-    low, high = _swept(animation)
-    target, reach = (low + high) / 2, float((high - low).norm()) / 2
-    up = animation.world.up
-    width, height = size
-    half = math.radians(FIELD_OF_VIEW) / 2
-    narrow = math.atan(math.tan(half) * min(1.0, width / height))
-    distance = AIR * max(reach, 1e-6) / math.sin(narrow)
-    away = _front(up) + RISE * up
-    eye = target + distance * away / away.norm()
-    return look_at(eye, target, width=width, height=height, up=up.tolist())
-
-
-def _swept(animation: Animation) -> tuple[Vec3, Vec3]:
-    """Box ``(3,), (3,)`` around the moving objects over all frames, in float64."""
-    corners = [_corners(p.scene) for p in parts(animation) if p.id is not None]
-    if not corners:
-        low, high = animation.scene.bounds()
-        return low.double().cpu(), high.double().cpu()
-    moved = []
-    for index, x in zip(animation.states, corners, strict=True):
-        A, b = animation.affines(index)
-        moved.append((x @ A.mT + b.unsqueeze(1)).flatten(0, 1))
-    swept = torch.cat(moved).cpu()
-    return swept.amin(0), swept.amax(0)
-
-
-def _corners(scene: GaussianScene) -> Tensor:
-    """The eight corners ``(8, 3)`` of the box around an object's means."""
-    box = torch.stack([scene.means.amin(0), scene.means.amax(0)]).double()
-    return torch.cartesian_prod(*box.unbind(-1))
-
-
-def _front(up: Vec3) -> Vec3:
-    """A level direction ``(3,)``: +z when y is up."""
-    axis = torch.eye(3).to(up)[2 if abs(float(up[2])) < 0.9 else 0]
-    level = axis - (axis @ up) * up
-    return level / level.norm()

@@ -1,6 +1,7 @@
 """A camera that sees a whole motion."""
 
 import math
+from collections.abc import Sequence
 
 import torch
 from torch import Tensor
@@ -11,6 +12,7 @@ from .cameras import Camera, look_at
 from .staging import OPAQUE, across
 
 FIELD = 50.0  # degrees
+AZIMUTH = 25.0  # degrees from the physics frame's z
 ELEVATION = 14.0  # degrees it looks down
 MARGIN = 0.9  # of the picture the motion fills at most
 SURROUND = 0.35  # of the object's size shown around its path
@@ -18,17 +20,23 @@ SURROUND = 0.35  # of the object's size shown around its path
 
 def default_camera(
     animation: Animation,
+    size: Sequence[int] = (512, 512),
     *,
-    width: int = 512,
-    height: int = 512,
-    azimuth: float = 0.0,
+    azimuth: float = AZIMUTH,
     elevation: float = ELEVATION,
 ) -> Camera:
-    """The nearest camera that keeps all moving objects and the floor under them in the picture."""
-    boxes = torch.cat([swept_corners(animation, i) for i in animation.states])
+    """The nearest camera that keeps all moving objects and the floor under them in the picture.
+
+    ``size`` is (width, height) in pixels; the angles are those of :func:`fit_camera`.
+    """
     up, floor = animation.world.up, animation.world.floor
+    if animation.states:
+        boxes = torch.cat([swept_corners(animation, i) for i in animation.states]).cpu()
+    else:
+        boxes = corners(*animation.scene.bounds()).double().cpu()
     feet = boxes - ((boxes @ up) - floor).unsqueeze(-1) * up
     points = torch.cat([boxes, feet[(boxes @ up) > floor]])
+    width, height = size
     return fit_camera(points, up, width=width, height=height, azimuth=azimuth, elevation=elevation)
 
 
