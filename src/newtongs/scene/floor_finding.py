@@ -222,7 +222,7 @@ def _thickness(s: Sample, plane: _Planes, sigma: float) -> float:
     h = (s.x @ plane.n[0] - plane.d[0]).abs()
     on = h < 2 * sigma
     spread = 1.4826 * float(quantile(h[on], s.w[on], 0.5)) if on.any() else sigma
-    return min(max(spread, 0.05 * TOLERANCE * s.reach), sigma)
+    return min(max(spread, 0.1 * TOLERANCE * s.reach), sigma)
 
 
 # --- is it a floor? ---------------------------------------------------------------------------

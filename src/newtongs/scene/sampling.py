@@ -68,7 +68,7 @@ def _weights(opacity: Tensor, area: Tensor, away: Tensor) -> Tensor:
 
 
 def middle_and_reach(x: Vec3, w: Tensor) -> tuple[Vec3, float]:
-    """Where most of the scene is ``(3,)``, and how far from there half of it lies.
+    """Where most of the scene is ``(3,)``, and how far from there about half of it lies.
 
     The geometric median (Weiszfeld) of points ``(n, 3)`` with weights ``(n,)``: whatever lies far
     outside does not move it.
@@ -81,7 +81,8 @@ def middle_and_reach(x: Vec3, w: Tensor) -> tuple[Vec3, float]:
         pull = w / away.clamp_min(1e-9 * float(away.amax()) + 1e-300)
         at = (pull[:, None] * x).sum(0) / pull.sum()
     away = torch.linalg.vector_norm(x - at, dim=-1)
-    return at, max(float(quantile(away, w, 0.5)), 1e-12)
+    half, core = (float(quantile(away, w, q)) for q in (0.5, 0.2))
+    return at, max(min(half, 8 * core), 1e-12)  # a far shell of stars must not count as the scene
 
 
 def quantile(x: Tensor, w: Tensor, q: float) -> Tensor:

@@ -60,7 +60,8 @@ def select(
     """
     word, _, rest = spec.strip().partition(":")
     if word not in EXAMPLES:
-        raise unknown_name("selection", word, EXAMPLES.values())
+        wrong = unknown_name("selection", word, EXAMPLES)
+        raise InputError(f"{wrong}; for example auto, cluster:0 or {EXAMPLES['box']}")
     if bool(rest) != (":" in EXAMPLES[word]):
         raise _malformed(word, spec)
     if not len(scene):
@@ -208,7 +209,7 @@ def _picture(file: Path) -> Tensor:
             "reading masks needs imageio; install it with: pip install 'newtongs[video]'"
         ) from error
     try:
-        x = torch.as_tensor(v3.imread(file).astype("float32"))
+        x = torch.as_tensor(v3.imread(file, plugin="pillow").astype("float32"))
     except Exception as error:
         raise InputError(f"masks: {file.name} is not a picture that can be read") from error
     return x[..., :3].amax(-1) if x.dim() == 3 else x

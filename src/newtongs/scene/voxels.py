@@ -11,7 +11,7 @@ from torch import Tensor
 from ..types import Vec3
 
 BITS = 20  # of a voxel's number along each axis; three of them fit an int64
-LAST = 2**BITS - 2  # one voxel stays free on either side, so that neighbours never wrap around
+LAST = 2**BITS - 4  # voxels on either side stay free, so that neighbours never wrap around
 Shifts: TypeAlias = Sequence[tuple[int, int, int]]
 # The 27 shifts to a voxel and its neighbours, the nearest first.
 _STEPS = itertools.product((-1, 0, 1), (-1, 0, 1), (-1, 0, 1))
@@ -106,8 +106,11 @@ def _shortened(root: Tensor) -> Tensor:
 
 
 def _keys(points: Vec3, origin: Vec3, size: float) -> Tensor:
-    """One number ``(N,)`` for the voxel of each point; what lies outside falls on the border."""
-    cells = ((points - origin) / size).floor().clamp(-1, LAST).long() + 1
+    """One number ``(N,)`` for the voxel of each point.
+
+    What lies below the origin by more than a voxel shares one that no filled voxel neighbours.
+    """
+    cells = ((points - origin) / size).floor().clamp(-2, LAST).long() + 2
     return (cells[:, 0] << 2 * BITS) + (cells[:, 1] << BITS) + cells[:, 2]
 
 
