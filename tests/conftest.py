@@ -1,8 +1,14 @@
-import pytest
-import torch
-from hypothesis import settings
+import os
 
-from newtongs.datasets import state32
+# As the command does: threads that spin while they wait make every small operation wait on a busy
+# machine. It must be set before torch is imported.
+os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
+
+import pytest  # noqa: E402
+import torch  # noqa: E402
+from hypothesis import settings  # noqa: E402
+
+from newtongs.datasets import state32  # noqa: E402
 
 # Property tests draw the same examples on every run: a failure seen once is seen again.
 settings.register_profile("newtongs", deadline=None, derandomize=True, max_examples=60)
