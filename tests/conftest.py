@@ -4,11 +4,11 @@ import os
 # machine. It must be set before torch is imported.
 os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
 
-import pytest  # noqa: E402
-import torch  # noqa: E402
-from hypothesis import settings  # noqa: E402
+import pytest
+import torch
+from hypothesis import settings
 
-from newtongs.datasets import state32  # noqa: E402
+from newtongs.datasets import state32
 
 # Property tests draw the same examples on every run: a failure seen once is seen again.
 settings.register_profile("newtongs", deadline=None, derandomize=True, max_examples=60)
