@@ -6,6 +6,7 @@ import pytest
 import torch
 
 from newtongs import InputError, State, make_state
+from newtongs.dynamics import prompt
 from newtongs.dynamics.body import Body, directions
 from newtongs.dynamics.choices import choose, rigid_state
 from newtongs.dynamics.predict import predict_body
@@ -112,17 +113,25 @@ def test_draws_are_fixed_by_the_seed():
 def test_a_search_finds_the_best_of_its_candidates(dynamics):
     """Every candidate rolled out frame by frame by the reference gives the same order."""
     model, n = choose(dynamics), 100
-    goal, calls = Goal("displace", (0.7, 0.0, 0.2)), []
-    found = search(
-        model, goal, base=BASE, candidates=n, seconds=1.0, progress=lambda *x: calls.append(x)
-    )
+    goal = Goal("displace", (0.7, 0.0, 0.2))
+    found = search(model, goal, base=BASE, candidates=n, seconds=1.0)
     z0 = draw(n, base=BASE)
     looks = model.rollout(z0, FRAMES[:25])[:, ::2]
     scores, order = goal.score(looks).sort()
     assert torch.allclose(found.scores, scores[:8], rtol=1e-2)
     assert torch.equal(found.z0, z0[order[0]])
     assert found.score == found.scores[0]
-    assert calls[-1] == ("search", n, n)
+
+
+def test_screening_loses_nothing_here(monkeypatch):
+    """The winner of all candidates in the substeps of the animation is among those kept."""
+    model = choose("analytic", "rigid")
+    calls = []
+    screened = search(model, base=BASE, candidates=6000, progress=lambda *done: calls.append(done))
+    assert calls == [("search", n, 6000) for n in (2048, 4096, 6000)]
+    monkeypatch.setattr(prompt, "SCREENED", 6000)
+    everyone = search(model, base=BASE, candidates=6000)
+    assert torch.equal(screened.z0, everyone.z0)
 
 
 def test_the_paper_goal_is_reached():

@@ -23,6 +23,7 @@ DIRECTIONS = 512  # in which the extreme points are looked for: one every 9 degr
 MOST_POINTS = 300
 SIGMAS = 1.5  # how far a Gaussian reaches; beyond, it is too faint to be seen as a surface
 OPAQUE = 0.3
+OUTLIERS = 1e-3
 CHUNK = 32  # directions at a time, to keep 60,000 Gaussians within some 10 MB
 
 
@@ -60,7 +61,7 @@ class Body:
         *,
         sigmas: float = SIGMAS,
         opaque: float = OPAQUE,
-        outliers: float = 0.0,
+        outliers: float = OUTLIERS,
     ) -> "Body":
         """The extreme points of an object's Gaussians.
 
@@ -72,7 +73,8 @@ class Body:
             center: the object's ``p`` ``(3,)``, in the same coordinates; default zero.
             sigmas: how many standard deviations a Gaussian reaches.
             opaque: fainter ones are air, unless all are.
-            outliers: fraction of the Gaussians that may stick out in a direction (floaters).
+            outliers: fraction of the Gaussians that may stick out in a direction: captured objects
+                have floaters around them.
         """
         kept = opacities >= opaque
         kept = kept if kept.any() else torch.ones_like(kept)
