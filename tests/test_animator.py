@@ -9,7 +9,7 @@ from newtongs.animator import PAPER, Physics, Push, frame_times
 from newtongs.datasets.templates import template
 from newtongs.scene import BACKGROUND, GaussianScene, join, lift
 from newtongs.scene.formats import save
-from newtongs.scene.framing import default_camera, swept_corners
+from newtongs.scene.framing import default_camera, swept_points
 from newtongs.scene.staging import extent, moved
 from newtongs.scene.world import WorldFrame
 from newtongs.state import State
@@ -154,7 +154,7 @@ def test_default_camera_sees_the_whole_motion(thrown):
     _, animation = thrown
     for azimuth in (0, 25, 140):
         camera = default_camera(animation, (300, 200), azimuth=azimuth)
-        pixels, depth = camera.project(swept_corners(animation, 0).float())
+        pixels, depth = camera.project(swept_points(animation, 0).float())
         assert (depth > 0).all()
         assert (pixels >= 0).all()
         assert (pixels[:, 0] <= 300).all()

@@ -109,6 +109,7 @@ def animate(
     up: Sequence[float] | None = None,
     floor: float | None = None,
     background: GaussianScene | None = None,
+    ground: WorldFrame | None = None,
     height: float | None = None,
     cameras: Sequence[Camera] | None = None,
     goal: str | None = None,
@@ -128,6 +129,7 @@ def animate(
         floor: height of the floor along ``up`` in scene units. Default: estimated; an object
             without surroundings hangs its own height above an assumed one.
         background: another scene that the object is set into.
+        ground: up and floor of the background. Default: estimated.
         height: of the object, in the background's units. Default: a tenth of its width.
         cameras: of the capture, for selections made in pictures.
         goal: search the velocities that reach it: "land at X Z" or "displace DX DY DZ".
@@ -146,7 +148,7 @@ def animate(
     times = frame_times(seconds, fps)
     stage = pick(scene, pushes, up=up, cameras=cameras)
     if background is not None:
-        stage = move_stage(stage, background, height)
+        stage = move_stage(stage, background, ground, height)
     stage = settle(stage, floor)
     states = {}
     for index, one in zip(stage.indices, pushes, strict=True):
@@ -204,10 +206,12 @@ def pick(
     return Stage(kept, tuple(range(len(pushes))), world, floor, told=told)
 
 
-def move_stage(stage: Stage, background: GaussianScene, height: float | None) -> Stage:
+def move_stage(
+    stage: Stage, background: GaussianScene, ground: WorldFrame | None, height: float | None
+) -> Stage:
     """The objects, without their surroundings, above the floor of another scene."""
-    floor = find_floor(background)
-    ground = WorldFrame.of_floor(floor.up, floor.height)
+    floor = find_floor(background, up=None if ground is None else ground.up)
+    ground = ground or WorldFrame.of_floor(floor.up, floor.height)
     things = stage.scene[stage.scene.ids != BACKGROUND]
     placed = set_into(things, stage.world.up, background, ground, height=height)
     plain = background.replace(ids=torch.full_like(background.ids, BACKGROUND))

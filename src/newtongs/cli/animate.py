@@ -18,6 +18,7 @@ from ..scene.cameras import Camera
 from ..scene.formats import load
 from ..scene.framing import default_camera
 from ..scene.gaussians import GaussianScene
+from ..scene.world import WorldFrame
 from .apps import app
 from .console import check_folder, progress_bar
 
@@ -139,9 +140,10 @@ class Animate(Picture):
                 pushes=self.pushes(),
                 seconds=self.seconds,
                 fps=self.fps,
-                up=self.up,
-                floor=self.floor,
+                up=self.up or ((0.0, 1.0, 0.0) if self.scene in TEMPLATES else None),
+                floor=0.0 if self.floor is None and self.scene in TEMPLATES else self.floor,
                 background=stage,
+                ground=WorldFrame.identity() if self.background in TEMPLATES else None,
                 height=self.height or (STAGE_HEIGHT if self.background in TEMPLATES else None),
                 cameras=None if self.cameras is None else load_cameras(self.cameras),
                 goal=self.goal,

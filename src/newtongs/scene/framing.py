@@ -15,7 +15,7 @@ FIELD = 50.0  # degrees
 AZIMUTH = 25.0  # degrees from the physics frame's z
 ELEVATION = 14.0  # degrees it looks down
 MARGIN = 0.9  # of the picture the motion fills at most
-SURROUND = 0.35  # of the object's size shown around its path
+ROOM = 0.08  # of the object's size left free around it
 
 
 def default_camera(
@@ -31,7 +31,7 @@ def default_camera(
     """
     up, floor = animation.world.up, animation.world.floor
     if animation.states:
-        boxes = torch.cat([swept_corners(animation, i) for i in animation.states]).cpu()
+        boxes = torch.cat([swept_points(animation, i) for i in animation.states]).cpu()
     else:
         boxes = corners(*animation.scene.bounds()).double().cpu()
     feet = boxes - ((boxes @ up) - floor).unsqueeze(-1) * up
@@ -40,15 +40,20 @@ def default_camera(
     return fit_camera(points, up, width=width, height=height, azimuth=azimuth, elevation=elevation)
 
 
-def swept_corners(animation: Animation, index: int) -> Vec3:
-    """Corners ``(T * 8, 3)`` of an object's box, a little widened, in all frames, float64."""
+def swept_points(animation: Animation, index: int) -> Vec3:
+    """Extreme points ``(T * 26, 3)`` of an object, a little widened, in all frames, float64."""
     thing = animation.scene.object(index)
     opaque = thing.means[thing.opacities >= OPAQUE]
     means = (opaque if len(opaque) else thing.means).double()
-    low, high = means.quantile(0.002, dim=0), means.quantile(0.998, dim=0)
-    room = SURROUND / 2 * (high - low).max()
+    ends = means.quantile(0.002, dim=0), means.quantile(0.998, dim=0)
+    inside = means.clamp(*ends)  # floaters count for no more than the end of all others
+    steps = torch.cartesian_prod(*[torch.tensor([-1.0, 0.0, 1.0]).to(means)] * 3)
+    d = steps[steps.norm(dim=-1) > 0]
+    outer = inside[(inside @ d.mT).argmax(0)]
+    room = ROOM * (ends[1] - ends[0]).max()
+    outer = outer + room * d / d.norm(dim=-1, keepdim=True)
     A, b = animation.affines(index)
-    return (corners(low - room, high + room) @ A.mT + b.unsqueeze(1)).flatten(0, 1)
+    return (outer @ A.mT + b.unsqueeze(1)).flatten(0, 1)
 
 
 def fit_camera(
