@@ -231,6 +231,16 @@ def test_a_ball_rolls_on_the_floor(topple):
     assert State(z).p[:, 1].std() < 2e-3
 
 
+def test_sliding_does_not_depend_on_the_frame_rate():
+    body, z0 = box_and_state(p=(0, 0.2, 0), q=(1, 0, 0, 0), v=(2.0, 0, 1.0), mu=0.1)
+    ends = []
+    for fps in (24, 30, 60, 100):
+        z = predict_body(choose("analytic", "rigid"), z0, torch.arange(3 * fps) / fps, body)
+        ends.append(State(z).p[-1, 0].item())
+    # Summed in steps of h, a speed that decays at 5 /s goes up to 5 h / 2 less far.
+    assert max(ends) < min(ends) * (1 + 5 / 2 / 30)
+
+
 def test_rest_stays_at_rest_and_can_be_switched_off():
     body, z0 = box_and_state(p=(0, 0.2, 0), q=(1, 0, 0, 0), e=0.9)
     for dynamics in ("analytic", "learned"):

@@ -46,6 +46,7 @@ from .resting import (
     SOLIDITY,
     SOLVED,
     TOUCH,
+    USUAL_SUBSTEP,
     start,
 )  # fmt: skip
 from .rollout import intervals, substeps
@@ -175,7 +176,8 @@ def _touch(local: Array64, z: Array, free: Array, h: float, topple: bool) -> boo
             low, arriving = height, -rate
     if low > TOUCH * G * h * h or (v_y < 0 and free[E] * arriving >= SETTLE * G * h) or least >= 0:
         return False
-    keep, keep_spin = 1 - float(free[MU]), 1 - 0.5 * float(free[MU])
+    part, mu = h / USUAL_SUBSTEP, float(free[MU])
+    keep, keep_spin = (1 - mu) ** part, (1 - 0.5 * mu) ** part
     for a in range(3):
         w[a] *= keep_spin
     inverse = _inverse(_inertia(local, free)) if topple else np.zeros((3, 3))

@@ -8,7 +8,8 @@ bounces are over; the paper's event map would let an object buzz on the floor fo
   down fast gets the smallest change of velocity, in kinetic energy, after which no point enters
   the floor within the substep. With ``topple`` that change acts at the touching points, so a box
   on its edge tips over and stops on its face; without, it acts at the centre and the object keeps
-  turning as it did. The paper's attenuations act once a substep.
+  turning as it did. The paper's attenuations act once in 1/48 s, its substep at 24 frames a
+  second; a longer or shorter substep has its share, so that sliding does not depend on it.
 * **Sleeping.** After a quarter of a second slower than 0.05 units/s and 0.05 rad/s it stays.
 
 Limits: the floor is smooth (sliding and turning do not feel each other, nothing rolls by friction),
@@ -30,6 +31,7 @@ from .rollout import check_initial, intervals, substeps
 
 SETTLE = 2.0  # substeps of gravity
 TOUCH = 2.0  # in g h^2
+USUAL_SUBSTEP = 1 / 48  # seconds: in it, touching attenuates as much as one of the paper's contacts
 SLEEP_SPEED, SLEEP_SPIN, SLEEP_AFTER = 0.05, 0.05, 0.25
 SOLIDITY = 0.5  # inertia against that of mass in the extreme points: 0.6 a ball's, 0.33 a box's
 ITERATIONS, SOLVED = 100, 1e-5  # of the contact solver, and the speed it may leave
@@ -147,9 +149,11 @@ def touch(
     room = height.clamp_min(0) / h
     if (v[Y] + n @ w + room).amin() >= 0:
         return None  # it leaves
-    v = v * torch.cat([1 - new.mu, torch.ones_like(new.mu), 1 - new.mu])
+    part = h / USUAL_SUBSTEP
+    keep = (1 - new.mu) ** part
+    v = v * torch.cat([keep, torch.ones_like(keep), keep])
     inverse = torch.linalg.inv(inertia(x)) if topple else torch.zeros(3, 3).to(x)
-    v[Y], w = support(v[Y], (1 - 0.5 * new.mu) * w, n, room, inverse)
+    v[Y], w = support(v[Y], (1 - 0.5 * new.mu) ** part * w, n, room, inverse)
     q = rotations.normalize(rotations.multiply(old.q, rotations.exp(h * w)))
     moved = replace(free.double(), p=old.p + h * v, q=q, v=v, w=w)
     radius = depth_below(local, moved)
