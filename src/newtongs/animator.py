@@ -75,8 +75,9 @@ class Push:
 class Physics:
     """How objects move."""
 
-    dynamics: Literal["learned", "structured", "analytic"] = "learned"
-    """learned: the trained model. structured: its networks zeroed. analytic: untrained."""
+    dynamics: Literal["learned", "structured", "analytic"] = "analytic"
+    """analytic: Newton's terms. learned: with the trained networks, which drift and bounce as
+    State-32's objects do on average. structured: trained scalars, networks zeroed."""
     scale: Literal["rigid", "free"] = "rigid"
     """rigid: sizes stay. free: the paper's, which pulls every size towards one."""
     contact: Literal["shape", "proxy"] = "shape"

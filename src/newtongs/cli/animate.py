@@ -117,8 +117,9 @@ class Animate(Picture):
     """Set the object into another scene: a splat file, or the name of one of ours."""
     height: float | None = None
     """Height of the object in the background's units."""
-    dynamics: Literal["learned", "structured", "analytic"] = "learned"
-    """learned: the trained model. structured: its networks zeroed. analytic: untrained."""
+    dynamics: Literal["learned", "structured", "analytic"] = "analytic"
+    """analytic: Newton's terms. learned: with the trained networks. structured: trained scalars,
+    networks zeroed."""
     scale: Literal["rigid", "free"] = "rigid"
     """rigid: sizes stay. free: the paper's, which pulls every size towards one."""
     contact: Literal["shape", "proxy"] = "shape"
