@@ -18,13 +18,13 @@ from ..rotations import to_matrix
 from ..types import Vec3
 from .floor_finding import Floor, plane_axes
 from .gaussians import BACKGROUND, GaussianScene
-from .sampling import OPAQUE, middle_and_reach, quantile
+from .sampling import OPAQUE, middle_and_reach, one_thread
 from .voxels import FLAT, Voxels
 
 PROBES, NEIGHBOURS = 40, 8  # Gaussians at which the spacing is measured, and what counts as near
 LEAST = 20  # Gaussians of a cluster; fewer are floaters
 LEAST_SHARE = 0.002  # of the opaque Gaussians above the floor, likewise
-SHELL = 0.8  # of the floor's width: a cluster as wide is a wall or the surroundings
+SHELL = 0.65  # of the floor's spread: a cluster spread as far is a wall or the surroundings
 LARGEST = 0.3  # of the scene's reach: Gaussians wider than this join nothing
 MOST = 32  # clusters returned
 
@@ -56,10 +56,11 @@ class _Surroundings(NamedTuple):
 
     middle: Vec3
     reach: float
-    width: float
-    """Of the floor; infinite where there is none."""
+    spread: float
+    """Of the floor: root mean square distance from its centre; infinite where there is none."""
 
 
+@one_thread()
 def cluster(
     scene: GaussianScene, floor: Floor, *, voxel: float | None = None, least: int | None = None
 ) -> list[Cluster]:
@@ -96,6 +97,7 @@ def label(scene: GaussianScene, clusters: Sequence[Cluster]) -> GaussianScene:
     return scene.replace(ids=ids)
 
 
+@one_thread()
 def without_floaters(scene: GaussianScene, *, voxel: float | None = None) -> Tensor:
     """Mask ``(N,)`` of a capture of one object without the specks that float around it."""
     solid = (scene.opacities >= OPAQUE) & torch.isfinite(scene.means).all(-1)
@@ -106,14 +108,13 @@ def without_floaters(scene: GaussianScene, *, voxel: float | None = None) -> Ten
 
 
 def _surroundings(scene: GaussianScene, floor: Floor, h: Tensor, solid: Tensor) -> _Surroundings:
-    """Middle and reach of the scene, and the floor's width."""
+    """Middle and reach of the scene, and the floor's spread."""
     middle, reach = middle_and_reach(scene.means[solid], scene.opacities[solid])
     on = solid & (h.abs() <= floor.thickness)
     if floor.kind == "virtual" or not on.any():
         return _Surroundings(middle, reach, torch.inf)
     flat = scene.means[on] @ plane_axes(floor.up).to(scene.means)
-    edges = [quantile(c, torch.ones_like(c), q) for c in flat.T for q in (0.02, 0.98)]
-    return _Surroundings(middle, reach, float(max(edges[1] - edges[0], edges[3] - edges[2])))
+    return _Surroundings(middle, reach, float(_spreads(flat, torch.zeros_like(flat[:, 0]).long())))
 
 
 def spacing(points: Vec3, around: _Surroundings) -> float:
@@ -149,7 +150,9 @@ def _labels(
     count = torch.bincount(of_point)
     kept = count >= (least or max(LEAST, int(LEAST_SHARE * len(points))))
     if floor is not None:
-        kept &= _widths(points @ plane_axes(floor.up).to(points), of_point) < SHELL * around.width
+        spread = _spreads(points @ plane_axes(floor.up).to(points), of_point)
+        objects = kept & (spread < SHELL * around.spread)
+        kept = objects if objects.any() else kept  # a large thing on a small patch of floor
     renamed = torch.where(kept, kept.cumsum(0) - 1, -1)
     labels = torch.full((len(scene),), -1, device=scene.device)
     labels[body] = renamed[of_point]
@@ -172,10 +175,13 @@ def _ends(part: GaussianScene, voxel: float, largest: float) -> tuple[Tensor, Ve
     return rows.repeat_interleave(4), ends.mT.flatten(0, 1)
 
 
-def _widths(flat: Tensor, group: Tensor) -> Tensor:
-    """The longer edge of the box around the points ``(n, 2)`` of each group ``(G,)``."""
-    low, high = _boxes(flat, group)
-    return (high - low).amax(-1)
+def _spreads(flat: Tensor, group: Tensor) -> Tensor:
+    """Root mean square distance ``(G,)`` of the points ``(n, 2)`` of each group from its mean."""
+    count = torch.bincount(group).clamp_min(1)
+    flat = flat - flat.mean(0)
+    mean = [torch.bincount(group, c) / count for c in flat.T]
+    square = torch.bincount(group, (flat**2).sum(-1)) / count
+    return (square - mean[0] ** 2 - mean[1] ** 2).clamp_min(0).sqrt()
 
 
 def _boxes(x: Tensor, group: Tensor) -> tuple[Tensor, Tensor]:
@@ -215,7 +221,7 @@ def _scores(
     near = 1 / (1 + (away / around.reach) ** 2)
     massive = (mass / mass.sum()).sqrt()
     resting = 0.3 + 0.7 * torch.exp(-bottom / (top - bottom).clamp_min(1e-12))
-    narrow = (1 - size.amax(-1) / (2 * around.width)).clamp_min(0.05)
+    narrow = (1 - size.amax(-1) / (5 * around.spread)).clamp_min(0.05)
     return near * massive * resting * narrow
 
 

@@ -21,7 +21,7 @@ from torch import Tensor
 from ..errors import InputError
 from ..types import Vec3
 from .gaussians import GaussianScene
-from .sampling import FEWER, Sample, quantile, sample
+from .sampling import FEWER, Sample, one_thread, quantile, sample
 from .voxels import Voxels
 
 FEWEST = 3_000  # Gaussians looked at to judge the many guesses
@@ -32,12 +32,12 @@ CONVENTIONS = ((0.0, -1.0, 0.0), (0.0, 1.0, 0.0), (0.0, 0.0, 1.0))
 PREFERENCE = 0.15  # how much the first convention adds to a score; the others a little less
 NEAR_CONVENTION = math.cos(math.radians(15))
 TOLERANCE = 0.02  # thickness of a floor over the scene's reach, when guessing
-LEAST_SHARE = 0.04  # of the weight: less is no floor
+LEAST_SHARE, LEAST_SHARE_SHARP = 0.04, 0.01  # of the weight: less is no floor
 GRID = 24  # cells along each side of the floor, to look for open floor
 LOADED = 0.25  # weight standing on a cell over the floor's own, from which it is not free
 OPEN_RIM = 0.35  # free share of the floor's rim from which it is a floor
-OPEN_ROOM, STANDING = 0.25, 0.03  # or free share of it all, and weight away from the rim
-SLICE = 2.0  # a slice through a body has less weight than so many times its neighbour layers'
+OPEN_SHARE, STANDING = 0.25, 0.03  # free share of it all; weight of things away from the rim
+SLICE = 2.0  # a slice through a body has less weight than so many times the layers beside it
 FLOATERS = 0.01  # weight of what hangs together, below which it floats
 LOWEST = 0.001  # quantile of heights that a virtual floor lies under
 
@@ -76,6 +76,7 @@ class _Planes(NamedTuple):
         return _Planes(self.n[index], self.d[index])
 
 
+@one_thread()
 def find_floor(
     scene: GaussianScene, *, up: Sequence[float] | Tensor | None = None, seed: int = 0
 ) -> Floor:
@@ -233,7 +234,10 @@ def _open_floor(s: Sample, n: Vec3, d: float, sigma: float) -> Floor | None:
     h, top = s.x @ n - d, 3 * sigma
     on = h.abs() <= top
     share, beside = float(s.w[on].sum()), float(s.w[~on & (h.abs() <= 3 * top)].sum())
-    if share < max(LEAST_SHARE, SLICE * beside) or not _is_open(s, n, h, on, top):
+    blur = sigma / (TOLERANCE * s.reach)  # a sharp plane needs less to be believed
+    if share < blur * max(LEAST_SHARE, SLICE * beside) + LEAST_SHARE_SHARP or not _is_open(
+        s, n, h, on, top
+    ):
         return None
     count = float(on.double().mean())
     words = f"floor found: up {_words(n)}, {count:.0%} of the opaque Gaussians lie on it"
@@ -254,11 +258,11 @@ def _is_open(s: Sample, n: Vec3, h: Tensor, on: Tensor, top: float) -> bool:
     things = load > LOADED * ground
     rim = floor & (_dilated(~floor) | _border())
     free = floor & ~_dilated(things)
-    if float((free & rim).sum()) >= OPEN_RIM * float(rim.sum()):
-        return True
+    if float(ground[free].sum()) < OPEN_SHARE * float(ground.sum()):
+        return False
     alone = _untouched(things, _dilated(rim | ~floor))
-    roomy = float(free.sum()) >= OPEN_ROOM * float(floor.sum())
-    return roomy and float(load[alone].sum()) >= STANDING
+    open_rim = float((free & rim).sum()) >= OPEN_RIM * float(rim.sum())
+    return open_rim or float(load[alone].sum()) >= STANDING
 
 
 def plane_axes(n: Vec3) -> Tensor:

@@ -1,5 +1,7 @@
 """Some opaque Gaussians that stand for a scene, with weights that favour its busy middle."""
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import NamedTuple
 
 import torch
@@ -11,7 +13,24 @@ from ..types import Vec3
 from .gaussians import GaussianScene
 
 OPAQUE = 0.3  # opacity from which a Gaussian counts as part of a surface
+LARGE = 0.2  # of the scene's reach: Gaussians count as no wider than this
+AREA_POWER = 0.75
 SAMPLE, FEWER = 20_000, 6_000  # Gaussians looked at, and for what needs less
+
+
+@contextmanager
+def one_thread() -> Iterator[None]:
+    """Run torch on one thread; also a decorator.
+
+    For many operations on some ten thousand numbers each: on a busy machine two threads spend ten
+    times as long waiting for one another as one needs for the work.
+    """
+    before = torch.get_num_threads()
+    torch.set_num_threads(1)
+    try:
+        yield
+    finally:
+        torch.set_num_threads(before)
 
 
 class Sample(NamedTuple):
@@ -52,18 +71,20 @@ def sample(scene: GaussianScene, random: torch.Generator) -> Sample:
     normals = axes.gather(2, order[:, None, :1].expand(-1, 3, 1)).squeeze(-1)
     middle, reach = middle_and_reach(x, opacity[rows])
     away = torch.linalg.vector_norm(x - middle, dim=-1) / reach
-    w = _weights(opacity[rows].double(), scales[:, 1] * scales[:, 2], away)
+    w = _weights(opacity[rows].double(), scales / reach, away)
     flat = 1 - scales[:, 0] / scales[:, 1].clamp_min(1e-300)
     return Sample(x, w, normals, flat, middle, reach)
 
 
-def _weights(opacity: Tensor, area: Tensor, away: Tensor) -> Tensor:
-    """Weights ``(n,)`` of sum one; ``away`` is the distance from the middle over the reach.
+def _weights(opacity: Tensor, scales: Tensor, away: Tensor) -> Tensor:
+    """Weights ``(n,)`` of sum one, from scales ``(n, 3)``, rising, and distances over the reach.
 
-    Skies and far walls are made of few, huge Gaussians: their area alone would outweigh all else.
+    A plain floor is made of few large Gaussians, a toy on it of many small ones: so the covered
+    area counts. Skies and far walls are made of huge ones, which would outweigh all else: so it is
+    capped, and falls with the distance from the middle.
     """
-    capped = area.clamp_max(float(quantile(area, opacity, 0.75))).clamp_min(1e-300)
-    w = opacity * capped.sqrt() / (1 + away**2) ** 1.5
+    area = (scales[:, 1] * scales[:, 2]).clamp(1e-12, LARGE**2)
+    w = opacity * area**AREA_POWER / (1 + away**2) ** 1.5
     return w / w.sum()
 
 
