@@ -46,6 +46,9 @@ class Picture:
     first draws the pictures."""
     renderer: Literal["auto", "ewa", "light", "gsplat"] = "auto"
     """What draws: ewa on the CPU, gsplat on CUDA, light is the paper's point splat."""
+    sh_degree: Literal[0, 1, 2, 3] | None = None
+    """Cut view-dependent colour above this degree in glb, usd, ply and html: 0 makes files a
+    quarter as large. Default: all of it, and 1 in html."""
     color: Color | None = None
     """Colour where no Gaussian is: red green blue from 0 to 1. Default: white, or the scene's."""
 
@@ -63,7 +66,7 @@ class Picture:
             written = export(
                 animation, out, self.formats, name=name, camera=self.camera(animation),
                 background=self.color or color, backend=self.renderer, source=source,
-                progress=advance,
+                sh_degree=self.sh_degree, progress=advance,
             )  # fmt: skip
         for path in written.values():
             print(f"{path}  {size_of(path) / 1e6:,.2f} MB")
