@@ -10,7 +10,7 @@ import pytest
 import torch
 
 from newtongs import motions
-from newtongs.datasets import state32
+from newtongs.datasets import archive, folders, state32
 from newtongs.errors import InputError
 from newtongs.evaluation.tables import paper
 from newtongs.state import CHANNELS
@@ -254,7 +254,7 @@ def test_an_old_record_does_not_speak_for_new_parts(tmp_path, monkeypatch):
     def stop(*_):
         raise StopError
 
-    monkeypatch.setattr(state32, "_write_at", stop)  # the archive is laid out, its index missing
+    monkeypatch.setattr(state32, "write_at", stop)  # the archive is laid out, its index missing
     with pytest.raises(StopError):
         state32.build(tmp_path, splits=["val_id"], per_motion=64)
     assert data.exists()
@@ -338,10 +338,10 @@ def test_a_lock_on_a_removed_file_does_not_count(tmp_path):
     path = tmp_path / "lock"
     with path.open("w") as late:
         path.unlink()  # by who held it
-        assert not state32._take_lock(late, path)
+        assert not folders.take_lock(late, path)
         with path.open("w") as other:
-            assert not state32._take_lock(late, path)
-            assert state32._take_lock(other, path)
+            assert not folders.take_lock(late, path)
+            assert folders.take_lock(other, path)
 
 
 @pytest.mark.parametrize("when", ["at once", "after the first shards"])
@@ -519,16 +519,16 @@ def test_checksum_beyond_four_gigabytes(tmp_path):
     with torch.serialization.skip_data():
         torch.save({"states": states, "motion_indices": index}, path)
     size = path.stat().st_size
-    crc = state32._write_at(path, state32._locate(path, index.nbytes).data, index)
-    state32._set_crc(path, index.nbytes, crc)
-    state32._set_crc(path, states.nbytes, 0x12345678)
+    crc = archive.write_at(path, archive.locate(path, index.nbytes).data, index)
+    archive.set_crc(path, index.nbytes, crc)
+    archive.set_crc(path, states.nbytes, 0x12345678)
     assert path.stat().st_size == size
-    with zipfile.ZipFile(path) as archive:
-        stored = {info.file_size: info for info in archive.infolist()}
-        assert archive.read(stored[index.nbytes]) == index.numpy().tobytes()  # checks its sum
+    with zipfile.ZipFile(path) as opened:
+        stored = {info.file_size: info for info in opened.infolist()}
+        assert opened.read(stored[index.nbytes]) == index.numpy().tobytes()  # checks its sum
     assert stored[states.nbytes].CRC == 0x12345678
     with path.open("rb") as f:
-        f.seek(state32._locate(path, states.nbytes).data + states.nbytes)
+        f.seek(archive.locate(path, states.nbytes).data + states.nbytes)
         assert f.read(16) == b"PK\7\10" + b"\x78\x56\x34\x12" + states.nbytes.to_bytes(8, "little")
     loaded = torch.load(path, mmap=True, weights_only=True)
     assert torch.equal(loaded["motion_indices"], index)

@@ -14,14 +14,10 @@ import json
 import math
 import os
 import shutil
-import sys
 import zipfile
-import zlib
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager, suppress
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import IO, Any
 
 import torch
 from torch import Tensor
@@ -30,9 +26,8 @@ from .. import motions
 from ..errors import InputError, unknown_name
 from ..state import CHANNELS, DIM, checked_device
 from ..types import StateTensor, Times
-
-if sys.platform != "win32":
-    import fcntl
+from .archive import locate, set_crc, sync, write_at
+from .folders import locked, made
 
 SHARDS = 32
 BASE_SEED = 7301
@@ -155,67 +150,13 @@ def build(
     names = dict.fromkeys(splits)
     plans = [Plan(name, per_motion or get_split(name).per_motion) for name in names]
     folder = Path(out)
-    with _made(folder):
+    with made(folder):
         pending = [plan for plan in plans if _is_pending(folder, plan, overwrite)]
         if pending:
-            with _locked(folder):
+            with locked(folder):
                 for plan in pending:
                     _build_split(folder, plan, device, progress)
     return [_Files(folder, plan.split).data for plan in plans]
-
-
-@contextmanager
-def _made(folder: Path) -> Iterator[None]:
-    """Make the folder; after an error, take back what was made and stayed empty."""
-    try:
-        new = [path for path in (folder, *folder.parents) if not path.exists()]
-        folder.mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        raise InputError(f"cannot make folder {folder}: {error.strerror}") from error
-    try:
-        yield
-    except BaseException:
-        with suppress(OSError):  # not empty: an interrupted build is to go on
-            for path in new:
-                path.rmdir()
-        raise
-
-
-@contextmanager
-def _locked(folder: Path) -> Iterator[None]:
-    """Keep a second build out of the folder; the lock ends with the process, however it ends."""
-    path = folder / ".state32.lock"
-    try:
-        file = path.open("w")
-    except OSError as error:
-        raise InputError(f"cannot write to {folder}: {error.strerror}") from error
-    with file:
-        if not _take_lock(file, path):
-            raise InputError(
-                f"another build is writing to {folder}; wait for its end, or choose another folder"
-            )
-        try:
-            yield
-        finally:
-            with suppress(OSError):  # Windows keeps a file that is open
-                path.unlink()
-
-
-def _take_lock(file: IO[str], path: Path) -> bool:
-    """Lock an open file, unless somebody else has it."""
-    if sys.platform == "win32":  # has no such locks
-        return True
-    try:
-        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except BlockingIOError:
-        return False
-    except OSError:  # a file system without locks: better unguarded than not at all
-        return True
-    # Who held it may have removed it since we opened it; a lock on a removed file keeps nobody out.
-    try:
-        return os.path.samestat(path.stat(), os.fstat(file.fileno()))
-    except FileNotFoundError:
-        return False
 
 
 def _is_pending(folder: Path, plan: Plan, overwrite: bool) -> bool:
@@ -248,7 +189,7 @@ def _build_split(
             at = _write_shards(files, plan, shards, at.crc, device)
             if progress:
                 progress(plan.split, plan.start_of(shards.stop), plan.sequences)
-        _set_crc(files.data_part, plan.state_bytes, at.crc)
+        set_crc(files.data_part, plan.state_bytes, at.crc)
         files.publish()
     except OSError as error:
         files.discard()
@@ -298,7 +239,7 @@ class _Files:
         """Add manifest rows, and have them on the disk before they are recorded."""
         with self.manifest_part.open("a") as f:
             f.writelines(rows)
-            _sync(f)
+            sync(f)
 
     def record(self, plan: Plan, shards: int, crc: int) -> _Position:
         """Note that ``shards`` shards are written, so that a later run starts behind them."""
@@ -306,7 +247,7 @@ class _Files:
         at = _Position(shards, crc, *sizes)
         with self.progress_part.open("w") as f:
             json.dump({"plan": asdict(plan), "at": asdict(at)}, f)
-            _sync(f)
+            sync(f)
         self.progress_part.replace(self.progress)
         return at
 
@@ -356,8 +297,8 @@ def _start(files: _Files, plan: Plan) -> _Position:
             torch.save(content, files.data_part)
     except RuntimeError as error:  # how torch reports that the file system refused
         raise OSError(errno.EIO, "the file system refused the file") from error
-    crc = _write_at(files.data_part, _locate(files.data_part, index.nbytes).data, index)
-    _set_crc(files.data_part, index.nbytes, crc)
+    crc = write_at(files.data_part, locate(files.data_part, index.nbytes).data, index)
+    set_crc(files.data_part, index.nbytes, crc)
     files.append_rows([",".join(MANIFEST_COLUMNS) + "\n"])
     return files.record(plan, 0, crc=0)
 
@@ -382,8 +323,8 @@ def _write_shards(
             first = plan.start_of(i) + family.index * sizes[i]
             states[first - base : first - base + len(block)] = block
             rows[first] = _manifest_rows(plan, i, first, family, hits.tolist())
-    offset = _locate(files.data_part, plan.state_bytes).data + base * plan.frames * DIM * 4
-    crc = _write_at(files.data_part, offset, states, crc)
+    offset = locate(files.data_part, plan.state_bytes).data + base * plan.frames * DIM * 4
+    crc = write_at(files.data_part, offset, states, crc)
     files.append_rows([text for _, text in sorted(rows.items())])
     return files.record(plan, shards.stop, crc)
 
@@ -397,68 +338,6 @@ def _manifest_rows(
         f"state32_{plan.split}_{first + j:07d},{fixed},{hit},{shard},{source + j}\n"
         for j, hit in enumerate(hits)
     )
-
-
-@dataclass(frozen=True)
-class _Storage:
-    """Offsets of one tensor's storage in a ``torch.save`` archive: its bytes, its entry."""
-
-    data: int
-    entry: int  # in the central directory
-
-
-def _locate(path: Path, size: int) -> _Storage:
-    """The one storage of ``size`` bytes."""
-    with zipfile.ZipFile(path) as archive:
-        entry = archive.start_dir
-        for info in archive.infolist():
-            if info.file_size == size and "/data/" in info.filename:
-                break
-            entry += 46 + len(info.filename) + len(info.extra) + len(info.comment)
-        else:
-            raise OSError(errno.EIO, "torch.save laid the archive out in an unknown way")
-    with path.open("rb") as f:
-        # A local header is 30 bytes, then a name and an extra field of the lengths it ends with.
-        f.seek(info.header_offset + 26)
-        lengths = f.read(4)
-    name, extra = (int.from_bytes(lengths[i : i + 2], "little") for i in (0, 2))
-    return _Storage(info.header_offset + 30 + name + extra, entry)
-
-
-def _set_crc(path: Path, size: int, crc: int) -> None:
-    """Store the checksum of the storage of ``size`` bytes, which ``skip_data`` left at zero.
-
-    It stands twice, at the same place in zip and zip64: 4 bytes into the descriptor behind the
-    data and 16 bytes into the directory's entry.
-    """
-    at = _locate(path, size)
-    with path.open("rb+") as f:
-        for start, signature, skip in ((at.data + size, b"PK\7\10", 4), (at.entry, b"PK\1\2", 16)):
-            f.seek(start)
-            if f.read(4) != signature:
-                raise OSError(errno.EIO, "torch.save laid the archive out in an unknown way")
-            f.seek(start + skip)
-            f.write(crc.to_bytes(4, "little"))
-        _sync(f)
-
-
-def _write_at(path: Path, offset: int, block: Tensor, crc: int = 0) -> int:
-    """Overwrite bytes of a file, and have them on the disk before anything relies on them.
-
-    Returns the CRC32 of what ``crc`` stands for, followed by these bytes.
-    """
-    content = block.contiguous().numpy().data.cast("B")
-    with path.open("rb+") as f:
-        f.seek(offset)
-        f.write(content)
-        _sync(f)
-    return zlib.crc32(content, crc)
-
-
-def _sync(f: IO[Any]) -> None:
-    """Have everything written so far on the disk."""
-    f.flush()
-    os.fsync(f.fileno())
 
 
 @dataclass(frozen=True)
