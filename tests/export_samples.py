@@ -46,7 +46,8 @@ def random_scene(n, *, ids=-1, degree=3, seed=0, center=(0.0, 0.0, 0.0), spread=
         scales=(0.9 * normal(n, 3) - 3.2).exp(),
         quats=normal(n, 4),
         opacities=normal(n).sigmoid(),
-        sh=0.4 * normal(n, (degree + 1) ** 2, 3),
+        # Colours within 0 and 1 from all sides: some viewers cut them off there, we do so at 0.
+        sh=0.12 * normal(n, (degree + 1) ** 2, 3).clamp(-2, 2),
         ids=ids,
     )
 
