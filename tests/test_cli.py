@@ -162,8 +162,11 @@ def test_bad_input_is_one_line_and_exit_2(broken, words, message, monkeypatch, c
 @pytest.mark.parametrize(
     ("words", "message"),
     [
-        ([], "expected one of {data, figure, evaluate, train}; see newtongs --help"),
-        (["nonsense"], "nonsense; available subcommands: data, figure, evaluate, train;"),
+        (
+            [],
+            "expected one of {data, figure, animate, replay, evaluate, gallery, inspect, train}; see",
+        ),
+        (["nonsense"], "nonsense; available subcommands: data, figure, animate, replay,"),
         (
             ["data", "state32"],
             "--out PATH Folder to write to. (required); see newtongs data state32",
