@@ -1,5 +1,6 @@
 """From a scene to an animation: what moves, what does not, and how it lands."""
 
+import numpy as np
 import pytest
 import torch
 
@@ -8,6 +9,7 @@ from newtongs import InputError, rotations
 from newtongs.animator import PAPER, Physics, Push, frame_times
 from newtongs.datasets.templates import template
 from newtongs.scene import BACKGROUND, GaussianScene, join, lift
+from newtongs.scene.cameras import look_at
 from newtongs.scene.formats import save
 from newtongs.scene.framing import default_camera, swept_points
 from newtongs.scene.staging import extent, moved
@@ -148,6 +150,67 @@ def test_several_objects_each_with_its_own_push():
     assert high[0] > high[1] + 0.3
     with pytest.raises(InputError, match="overlaps"):
         newtongs.animate(scene, pushes=[Push("id:0"), Push("all")], up=(0, 1, 0), floor=0.0)
+
+
+def test_two_marked_objects_are_found_by_themselves():
+    left, right = (
+        moved(box(seed=i), shift=torch.tensor([x, 0.2, 0.0])) for i, x in ((0, -2.0), (1, 2.0))
+    )
+    scene = join(
+        left.replace(ids=torch.zeros(len(left))), right.replace(ids=torch.ones(len(right)))
+    )
+    animation = newtongs.animate(
+        scene, pushes=[Push(), Push()], up=(0, 1, 0), floor=0.0, seconds=0.2
+    )
+    assert [int((animation.scene.ids == i).sum()) for i in (0, 1)] == [1200, 1200]
+
+
+def test_one_objects_ghost_is_not_another_object():
+    near, far = (
+        moved(box(seed=i), shift=torch.tensor([0.0, 0.2, z])) for i, z in ((0, 0.3), (1, -0.3))
+    )
+    scene = join(near, far.replace(ids=torch.ones(len(far))))
+    camera = look_at((0, 0.2, 4), (0, 0.2, 0), width=200, height=200)
+    animation = newtongs.animate(
+        scene, pushes=[Push("circle:100,100,60,3.3,4.0"), Push("id:1")], cameras=[camera],
+        up=(0, 1, 0), floor=0.0, seconds=0.2,
+    )  # fmt: skip
+    assert int((animation.scene.ids == 1).sum()) == 1200
+
+
+def test_a_floor_that_was_given_counts_for_the_selection_too():
+    """Under a table top: what lies below the plane found may stand on the one given."""
+    top = 4 * torch.rand(4000, 3) - 2
+    top[:, 1] = 1.0
+    table = GaussianScene.make(means=top, scales=torch.tensor([0.05, 0.005, 0.05]).expand(4000, 3))
+    scene = join(moved(box(), shift=torch.tensor([0.0, 0.2, 0.0])), table)
+    animation = newtongs.animate(
+        scene, select="box:-0.5,-0.5,-0.5,0.5,0.6,0.5", up=(0, 1, 0), floor=0.0, seconds=0.2
+    )
+    assert animation.world.floor == pytest.approx(0, abs=0.01)
+
+
+def test_a_background_without_a_floor_is_refused():
+    cloud = GaussianScene.make(means=torch.randn(3000, 3) * 3, scales=torch.full((3000,), 0.1))
+    with pytest.raises(InputError, match="no floor"):
+        newtongs.animate(box(), background=cloud, up=(0, 1, 0))
+
+
+def test_arrays_and_float64_scenes_do():
+    thing = box()
+    double = thing.replace(means=thing.means.double())
+    animation = newtongs.animate(double, velocity=np.array([0, 1, 0]), up=(0, 1, 0), seconds=0.2)
+    assert animation.info["pushes"][0]["velocity"] == [0, 1, 0]
+    with pytest.raises(InputError, match="contact"):
+        Physics(contact="proxxy")
+
+
+def test_captures_that_stand_on_their_head_keep_their_front():
+    """y down, z ahead becomes y up, z back: x stays."""
+    world = WorldFrame.of_floor((0, -1, 0), 0.0)
+    x, z = world.to_physics(torch.tensor([[1.0, 0, 0], [0, 0, 1.0]]))
+    assert torch.allclose(x, torch.tensor([1.0, 0, 0]))
+    assert torch.allclose(z, torch.tensor([0, 0, -1.0]))
 
 
 def test_default_camera_sees_the_whole_motion(thrown):

@@ -75,6 +75,52 @@ def test_a_scene_of_ours_by_name_and_as_a_background(tmp_path):
     assert len(load_animation(tmp_path / "cube.json").scene) == 1536 + 3200
 
 
+def test_the_capture_is_never_overwritten(tmp_path, capsys):
+    save(template("red_cube").object, tmp_path / "cube.ply")
+    before = (tmp_path / "cube.ply").read_bytes()
+    words = ["--out", tmp_path, *SMALL, "--formats", "json", "glb", "--up", 0, 1, 0]
+    run("animate", tmp_path / "cube.ply", *words)  # a disc is added to the scene
+    run("animate", tmp_path / "cube.ply", *words, "--background", "kitchen_counter")
+    assert (tmp_path / "cube.ply").read_bytes() == before
+    assert len(load_animation(tmp_path / "cube.json").scene) == 1536 + 3200
+
+
+def test_a_search_says_which_push_it_found(park, tmp_path, capsys):
+    run(
+        "animate",
+        park,
+        "--out",
+        tmp_path,
+        *SMALL,
+        "--formats",
+        "json",
+        "--goal",
+        "displace 0.1 0 0",
+    )
+    (push,) = load_animation(tmp_path / "park.json").info["pushes"]
+    said = capsys.readouterr().out
+    assert "--velocity" in said
+    assert f"{push['velocity'][0]:.3g}" in said
+
+
+def test_a_background_file_makes_room_for_the_object(park, tmp_path):
+    save(template("red_cube").object, tmp_path / "cube.ply")
+    run("animate", tmp_path / "cube.ply", "--out", tmp_path, *SMALL, "--formats", "json",
+        "--background", park, "--up", 0, 1, 0, "--height", 0.9)  # fmt: skip
+    assert len(load_animation(tmp_path / "cube.json").scene) == 1536 + 3200  # the ball is gone
+
+
+def test_a_json_changed_by_hand_is_one_line(park, tmp_path, capsys):
+    run("animate", park, "--out", tmp_path, *SMALL, "--formats", "json")
+    tree = json.loads((tmp_path / "park.json").read_text())
+    for key in ("world", "scene", "objects", "numbers"):
+        (tmp_path / "bad.json").write_text(json.dumps({**tree, key: 5}))
+        with pytest.raises(SystemExit) as stop:
+            run("replay", tmp_path / "bad.json", "--out", tmp_path / "o")
+        assert stop.value.code == 2
+        assert "changed by hand" in capsys.readouterr().err
+
+
 def bad_file(path):
     path.write_text("this is no splat")
     return path
@@ -97,6 +143,18 @@ def bad_file(path):
         (["{park}", "--push", "speed=3"], "velocity"),
         (["{park}", "--restitution", "2"], "between 0 and 1"),
         (["{park}", "--dynamics", "magic"], "learned"),
+        (["sunny_prak"], "sunny_park"),
+        (["{park}", "--size", "100000", "9"], "8192"),
+        (["{park}", "--color", "5", "0", "0"], "from 0 to 1"),
+        (["{park}", "--velocity", "1e9", "0", "0"], "up to 1000"),
+        (["{park}", "--velocity", "nan", "0", "0"], "up to 1000"),
+        (["{park}", "--push", "mass=2", "--velocity", "1", "0", "0"], "give one"),
+        (["{park}", "--goal", "land at 0 0", "--spin", "1", "0", "0"], "give one"),
+        (["{park}", "--height", "1"], "--background"),
+        (["{park}", "--height", "0", "--background", "sunny_park"], "positive"),
+        (["{park}", "--seconds", "0"], "more than 0"),
+        (["{park}", "--seconds", "0.01"], "two frames"),
+        (["{park}", "--floor", "nan"], "scene units"),
     ],
 )
 def test_wrong_input_is_one_line_and_exit_2(words, said, park, tmp_path, capsys):

@@ -288,7 +288,20 @@ def write_masks(folder, scene, cameras, kind):
         u, v = pixels.T
         mask = np.zeros((camera.height, camera.width), np.uint8)
         mask[int(v.min()) : int(v.max()) + 1, int(u.min()) : int(u.max()) + 1] = 255
-        iio.imwrite(folder / f"{i:03d}.png", np.stack([mask] * 3, -1) if kind == "rgb" else mask)
+        layers = {"rgb": [mask] * 3, "with alpha": [mask, np.full_like(mask, 255)]}
+        name = f"{i}.png" if kind == "unpadded" else f"{i:03d}.png"
+        iio.imwrite(folder / name, np.stack(layers[kind], -1) if kind in layers else mask)
+
+
+@pytest.mark.parametrize("kind", ["unpadded", "with alpha"])
+def test_masks_belong_to_their_cameras(tmp_path, kind):
+    """2.png comes before 10.png, and what is opaque is not yet part of the object."""
+    scene = two_balls()
+    cameras = orbit((0.0, 0.5, 0.0), views=12, width=80, height=60)
+    write_masks(tmp_path, scene, cameras, kind)
+    chosen = select(scene, f"masks:{tmp_path}", floor=flat_floor(), cameras=cameras)
+    assert chosen.mask[scene.ids == 0].all()
+    assert not chosen.mask[scene.ids == 1].any()
 
 
 @pytest.mark.parametrize("kind", ["grey", "rgb"])

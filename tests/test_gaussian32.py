@@ -357,3 +357,14 @@ def test_canonical_state_is_the_origin_of_the_objects():
     still = {**s, "states": state.make().expand(49, 22)}
     derived = gaussian_sample.derive(still)
     assert torch.equal(derived["object_sequence"]["means"][5], s["object"]["local_means"])
+
+
+def test_samples_share_nothing_with_their_template():
+    """Writing into one must not change the next."""
+    item = gaussian32.items(["sunny_park"], ["free_fall"])[0]
+    before = gaussian32.make_sample(item, None)["object_sequence"]["means"].clone()
+    sample = gaussian32.make_sample(item, None)
+    for group in ("object", "background"):
+        for tensor in sample[group].values():
+            tensor.mul_(2)
+    assert torch.equal(gaussian32.make_sample(item, None)["object_sequence"]["means"], before)

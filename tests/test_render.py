@@ -13,7 +13,7 @@ import torch
 
 from newtongs import rotations
 from newtongs.errors import InputError
-from newtongs.render import Picture, render, render_frames, scenes
+from newtongs.render import Picture, footprint, render, render_frames, scenes
 from newtongs.render.light import render_light
 from newtongs.render.prepare import prepare
 from newtongs.render.reference import draw, draw_with_margin, spherical_harmonics
@@ -421,3 +421,10 @@ def test_gsplat_is_ewa(kind):
     given = {"covariances": scene.covariances, "colors": torch.rand(len(scene), 3)}
     there = render(scene.to("cuda"), CAMERA, **{k: x.cuda() for k, x in given.items()})
     assert psnr(render(scene, CAMERA, backend="ewa", **given).color, there.color.cpu()) > 45
+
+
+def test_the_numbers_are_gsplats():
+    """Both our renderers share them, so that no comparison between the two would notice a change."""
+    numbers = (footprint.EPS2D, footprint.ALPHA_MIN, footprint.ALPHA_CAP, footprint.T_MIN)
+    assert numbers == (0.3, 1 / 255, 0.999, 1e-4)
+    assert (footprint.NEAR, footprint.VIEW_MARGIN) == (0.01, 0.3)

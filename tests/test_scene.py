@@ -327,3 +327,23 @@ def test_y_up_camera_differs_only_in_the_sign_of_y():
 def test_impossible_cameras_are_refused(make, match):
     with pytest.raises(InputError, match=match):
         make()
+
+
+def test_numbers_beyond_the_end_are_no_gaussians():
+    scene = GaussianScene.make(means=torch.rand(5, 3), scales=torch.rand(5))
+    assert len(scene[4]) == len(scene[-5]) == len(scene[np.int64(2)]) == 1
+    assert len(list(scene)) == 5
+    for index in (5, -6):
+        with pytest.raises(IndexError):
+            scene[index]
+
+
+def test_activated_values_are_checked():
+    for wrong in ({"opacities": torch.tensor([1.2])}, {"scales": torch.tensor([-1.0])}):
+        with pytest.raises(InputError, match=next(iter(wrong))):
+            GaussianScene.make(**{"means": torch.zeros(1, 3), "scales": torch.ones(1), **wrong})
+
+
+def test_all_fields_take_the_type_of_the_means():
+    scene = GaussianScene.make(means=torch.rand(5, 3), scales=torch.rand(5))
+    assert scene.replace(means=scene.means.double()).sh.dtype == torch.float64

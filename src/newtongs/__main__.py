@@ -1,6 +1,7 @@
 """The command ``newtongs``, also as ``python -m newtongs``."""
 
 import os
+import sys
 
 
 def main() -> None:
@@ -11,8 +12,11 @@ def main() -> None:
     is imported.
     """
     os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
-    from .cli import main as run
-
+    try:
+        from .cli import main as run
+    except KeyboardInterrupt:  # the libraries take seconds to load
+        print("newtongs: stopped", file=sys.stderr)
+        sys.exit(130)
     run()
 
 

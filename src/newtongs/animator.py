@@ -4,8 +4,10 @@ Velocities are in the physics frame: x to the right and z towards the default ca
 object about half a unit large, gravity 9.81 downwards.
 """
 
-from collections.abc import Callable, Sequence
+import math
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
+from dataclasses import replace as changed
 from pathlib import Path
 from typing import Any, Literal
 
@@ -16,7 +18,7 @@ from .dynamics.body import Body
 from .dynamics.choices import choose, rigid_state
 from .dynamics.predict import predict_body, predictor
 from .dynamics.prompt import search
-from .errors import InputError
+from .errors import InputError, unknown_name
 from .scene.animation import Animation
 from .scene.cameras import Camera
 from .scene.floor_finding import Floor, find_floor
@@ -37,7 +39,8 @@ TOSS: tuple[Vector, Vector] = ((1.0, 3.2, 0.0), (0.0, 0.5, -3.0))  # velocity, s
 DROP: tuple[Vector, Vector] = ((0.4, 0.0, 0.0), (0.3, 0.5, -1.5))  # of an object in the air
 SUNK = 0.25  # part of its height an object may reach below the floor found, which then gives way
 NEARLY_ALL = 0.9
-DISC = 3.5  # radius of the visible floor, in heights of the object
+FASTEST = 1000.0  # velocity and spin; beyond, nothing is to be seen
+DISC = 3.0  # radius of the visible floor beyond the way, in heights of the object
 
 Searching = Callable[[str, int, int], None]
 
@@ -62,8 +65,14 @@ class Push:
     def __post_init__(self) -> None:
         for name in ("velocity", "spin"):
             value = getattr(self, name)
-            if value is not None and len(value) != 3:
-                raise InputError(f"{name}: expected three numbers x y z, got {len(value)}")
+            if value is None:
+                continue
+            numbers = tuple(float(x) for x in value)
+            if len(numbers) != 3:
+                raise InputError(f"{name}: expected three numbers x y z, got {len(numbers)}")
+            if not all(abs(x) <= FASTEST for x in numbers):
+                raise InputError(f"{name}: expected numbers up to {FASTEST:g}, got {numbers}")
+            object.__setattr__(self, name, numbers)
         for name in ("restitution", "attenuation"):
             if not 0 <= getattr(self, name) <= 1:
                 raise InputError(f"{name} lies between 0 and 1, got {getattr(self, name)}")
@@ -85,6 +94,11 @@ class Physics:
     seed: int = 7301
     """Which of the trained models."""
 
+    def __post_init__(self) -> None:
+        for name, kinds in (("scale", ("rigid", "free")), ("contact", ("shape", "proxy"))):
+            if getattr(self, name) not in kinds:
+                raise unknown_name(name, getattr(self, name), kinds)
+
 
 PAPER = Physics("learned", "free", "proxy")
 
@@ -98,6 +112,7 @@ class Stage:
     world: WorldFrame
     floor: Floor
     assumed: bool = False  # whether nothing is to be seen of the floor
+    moved: bool = False  # whether the objects were set into another scene
     told: dict[str, Any] = field(default_factory=dict)
 
 
@@ -147,31 +162,36 @@ def animate(
     pushes = tuple(pushes) or (Push(**push),)
     physics = physics or Physics()
     times = frame_times(seconds, fps)
-    stage = pick(scene, pushes, up=up, cameras=cameras)
+    stage = pick(scene, pushes, up=up, height=floor, cameras=cameras)
     if background is not None:
         stage = move_stage(stage, background, ground, height)
     stage = settle(stage, floor)
-    states = {}
+    states, starts = {}, {}
     for index, one in zip(stage.indices, pushes, strict=True):
         z0 = initial_state(stage, index, one)
         if goal is not None:
             z0 = searched(stage, index, z0, goal, times, physics, progress)
+        starts[index] = told_push(z0)
         states[index] = follow(stage, index, z0, times, physics)
-    shown = with_disc(stage) if show_floor and stage.assumed else stage.scene
+    shown = with_disc(stage, states) if show_floor and stage.assumed else stage.scene
     info = {
         "version": __version__, "goal": goal, "seconds": seconds, "fps": fps, **stage.told,
-        "pushes": [asdict(p) for p in pushes], "physics": asdict(physics),
+        "pushes": [asdict(p) | starts[i] for i, p in enumerate(pushes)],
+        "physics": asdict(physics),
     }  # fmt: skip
     return Animation(shown, times, states, stage.world, info)
 
 
 def frame_times(seconds: float, fps: float) -> Times:
     """Times of all frames, the first at zero, the last at ``seconds`` or just before."""
-    if not (0 < seconds <= 600 and 0 < fps <= 1000):
-        raise InputError(
-            f"expected up to 600 seconds and 1000 frames a second, got {seconds} and {fps}"
-        )
-    return torch.arange(int(seconds * fps + 1e-6) + 1, dtype=torch.float64) / fps
+    if not 0 < seconds <= 600:
+        raise InputError(f"seconds: expected more than 0 and up to 600, got {seconds:g}")
+    if not 0 < fps <= 1000:
+        raise InputError(f"fps: expected more than 0 and up to 1000 frames a second, got {fps:g}")
+    times = torch.arange(int(seconds * fps + 1e-6) + 1, dtype=torch.float64) / fps
+    if len(times) < 2:
+        raise InputError(f"{seconds:g} s at {fps:g} frames a second is less than two frames")
+    return times
 
 
 def pick(
@@ -179,21 +199,29 @@ def pick(
     pushes: Sequence[Push],
     *,
     up: Sequence[float] | None = None,
+    height: float | None = None,
     cameras: Sequence[Camera] | None = None,
 ) -> Stage:
     """Find the floor, mark the objects 0, 1, ... and take ghosts away."""
+    if height is not None and not math.isfinite(height):
+        raise InputError(f"floor: expected a height in scene units, got {height}")
     source = None if isinstance(scene, GaussianScene) else str(scene)
     given = scene if isinstance(scene, GaussianScene) else load(scene)
+    given = given.to("cpu").replace(means=given.means.float().cpu())
     floor = find_floor(given, up=up)
+    if height is not None:
+        floor = changed(floor, height=height)
     marked = given.replace(ids=torch.full_like(given.ids, BACKGROUND))
     ghosts = torch.zeros(len(given), dtype=torch.bool)
     names = []
     marks = [i for i in given.object_ids if i != BACKGROUND]
     for index, push in enumerate(pushes):
         # What the file itself calls an object is the surest guess.
-        spec = f"id:{marks[0]}" if push.select == "auto" and marks else push.select
+        own = marks[min(index, len(marks) - 1)] if marks else None
+        spec = f"id:{own}" if push.select == "auto" and own is not None else push.select
         chosen = select(given, spec, floor=floor, cameras=cameras)
-        if push.select == "auto" and chosen.mask.float().mean() > NEARLY_ALL:
+        lone = push.select == "auto" or push.select.startswith("cluster")
+        if lone and floor.kind == "virtual" and chosen.mask.float().mean() > NEARLY_ALL:
             # A capture of one thing: what is left of it would stand there as a ghost.
             chosen = chosen._replace(mask=torch.ones_like(chosen.mask))
         if (marked.ids[chosen.mask] != BACKGROUND).any():
@@ -201,6 +229,7 @@ def pick(
         marked = assign(marked, chosen.mask, index)
         ghosts |= chosen.ghosts if chosen.ghosts is not None else False
         names.append(chosen.name)
+    ghosts &= marked.ids == BACKGROUND  # one object's ghost may be another object
     told = {"source": source, "objects": names, "ghosts_removed": int(ghosts.sum())}
     kept = remove(marked, ghosts) if ghosts.any() else marked
     world = WorldFrame.of_floor(floor.up, floor.height)
@@ -212,11 +241,19 @@ def move_stage(
 ) -> Stage:
     """The objects, without their surroundings, above the floor of another scene."""
     floor = find_floor(background, up=None if ground is None else ground.up)
+    marked = background.ids != BACKGROUND
+    if marked.any() and not marked.all():
+        background = background[~marked]  # its own object makes room
+    if ground is None and floor.kind == "virtual":
+        raise InputError(
+            "no floor is to be seen in the background; give its up and floor as ground="
+            "WorldFrame.of_floor(up, height), or name one of our own scenes"
+        )
     ground = ground or WorldFrame.of_floor(floor.up, floor.height)
     things = stage.scene[stage.scene.ids != BACKGROUND]
     placed = set_into(things, stage.world.up, background, ground, height=height)
     plain = background.replace(ids=torch.full_like(background.ids, BACKGROUND))
-    return Stage(join(placed, plain), stage.indices, ground, floor, told=stage.told)
+    return Stage(join(placed, plain), stage.indices, ground, floor, moved=True, told=stage.told)
 
 
 def settle(stage: Stage, height: float | None) -> Stage:
@@ -230,7 +267,8 @@ def settle(stage: Stage, height: float | None) -> Stage:
     elif stage.floor.kind == "virtual" and len(things) == len(stage.scene):
         floor, how, assumed = low - size, "assumed, the object's height below it", True
     else:
-        floor, how = min(found, low) if low > found - SUNK * size else found, "found"
+        kind = "assumed" if stage.floor.kind == "virtual" and not stage.moved else "found"
+        floor, how = min(found, low) if low > found - SUNK * size else found, kind
     if low < floor - SUNK * size:
         raise InputError(
             f"the object reaches {floor - low:.3g} below the floor at {floor:.3g} (scene units "
@@ -244,7 +282,7 @@ def settle(stage: Stage, height: float | None) -> Stage:
         "up": world.up.tolist(), "floor": floor, "floor_is": how, "scale": scale,
         "gravity_in_scene_units": 9.81 / scale, "floor_found": stage.floor.description,
     }  # fmt: skip
-    return Stage(stage.scene, stage.indices, world, stage.floor, assumed, told)
+    return changed(stage, world=world, assumed=assumed, told=told)
 
 
 def initial_state(stage: Stage, index: int, push: Push) -> StateTensor:
@@ -314,8 +352,17 @@ def searched(
     ).z0
 
 
-def with_disc(stage: Stage) -> GaussianScene:
-    """The scene with a disc that shows the assumed floor."""
+def told_push(z0: StateTensor) -> dict[str, list[float]]:
+    """Velocity and spin of an initial state ``(22,)``, about the axes a person gives them in."""
+    x = State(z0)
+    return {"velocity": x.v.tolist(), "spin": rotations.rotate(x.q, x.w).tolist()}
+
+
+def with_disc(stage: Stage, states: Mapping[int, StateTensor]) -> GaussianScene:
+    """The scene with a disc that shows the assumed floor under all of the way."""
     things = stage.scene[stage.scene.ids != BACKGROUND]
     low, high = extent(things, stage.world.up)
-    return join(stage.scene, floor_disc(stage.world, things.means.mean(0), DISC * (high - low)))
+    way = torch.cat([State(z).p for z in states.values()])
+    ends = way.amin(0), way.amax(0)
+    middle, reach = (ends[0] + ends[1]) / 2, float((ends[1] - ends[0]).norm()) / 2
+    return join(stage.scene, floor_disc(stage.world, middle, reach + DISC * (high - low)))

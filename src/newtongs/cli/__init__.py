@@ -1,6 +1,7 @@
 """The command ``newtongs``: one subcommand a dataclass, whose fields are the flags."""
 
 import io
+import os
 import re
 import sys
 from collections.abc import Sequence
@@ -63,6 +64,9 @@ def main(args: Sequence[str] | None = None) -> None:
     except InputError as error:
         print(f"newtongs: {error}", file=sys.stderr)
         sys.exit(USAGE_ERROR)
+    except BrokenPipeError:  # whoever read our output has seen enough
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        sys.exit(1)
     except Interrupted as stop:
         print(f"newtongs: {stop}; run the same command again to go on", file=sys.stderr)
         sys.exit(INTERRUPTED)

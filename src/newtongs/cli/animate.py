@@ -9,7 +9,8 @@ import tyro
 
 from ..animator import PAPER, Physics, Push, animate
 from ..datasets.templates import TEMPLATES, template
-from ..errors import InputError
+from ..dynamics.prompt import Goal
+from ..errors import InputError, unknown_name
 from ..export import export, parse_formats
 from ..export.replay import load_animation
 from ..scene.animation import Animation
@@ -24,6 +25,7 @@ from .console import check_folder, progress_bar
 
 Color = tuple[float, float, float]
 WHITE: Color = (1.0, 1.0, 1.0)
+LARGEST = 8192  # pixels a side
 STAGE_HEIGHT = 0.9  # of an object set into one of our own scenes, whose objects are that tall
 
 
@@ -52,6 +54,14 @@ class Picture:
     color: Color | None = None
     """Colour where no Gaussian is: red green blue from 0 to 1. Default: white, or the scene's."""
 
+    def __post_init__(self) -> None:
+        if not all(1 <= n <= LARGEST for n in self.size):
+            raise InputError(f"size: expected 1 to {LARGEST} pixels a side, got {self.size}")
+        if self.color is not None and not all(0 <= c <= 1 for c in self.color):
+            raise InputError(f"color: expected three numbers from 0 to 1, got {self.color}")
+        if not (abs(self.azimuth) <= 3600 and abs(self.elevation) < 90):
+            raise InputError("azimuth and elevation are degrees; elevation lies within 90")
+
     def camera(self, animation: Animation) -> Camera:
         """The one asked for, or one that sees the whole motion."""
         if self.cameras is not None:
@@ -69,7 +79,7 @@ class Picture:
                 sh_degree=self.sh_degree, progress=advance,
             )  # fmt: skip
         for path in written.values():
-            print(f"{path}  {size_of(path) / 1e6:,.2f} MB")
+            print(f"{path}  {size_of(path) / 1e3:,.0f} kB")
 
 
 @app.command(name="animate")
@@ -107,7 +117,8 @@ class Animate(Picture):
     """Objects with a push each, in place of the flags above: "select=cluster:0 velocity=1,3,0
     spin=0,0,-4 restitution=0.8"."""
     goal: str | None = None
-    """Search the push: "land at X Z" or "displace DX DY DZ", in units as above."""
+    """Search the push: "land at X Z" (where the physics frame has its origin is the scene's own) or
+    "displace DX DY DZ" (from where the object is), in units as above."""
     seconds: float = 2.0
     """Length."""
     fps: float = 24.0
@@ -136,6 +147,7 @@ class Animate(Picture):
         """Animate, say what was found, and export."""
         parse_formats(self.formats)
         check_folder(self.out)
+        self.check()
         scene, color = open_scene(self.scene)
         stage, color = (None, color) if self.background is None else open_stage(self.background)
         with progress_bar("candidates") as advance:
@@ -148,7 +160,7 @@ class Animate(Picture):
                 floor=0.0 if self.floor is None and self.scene in TEMPLATES else self.floor,
                 background=stage,
                 ground=WorldFrame.identity() if self.background in TEMPLATES else None,
-                height=self.height or (STAGE_HEIGHT if self.background in TEMPLATES else None),
+                height=self.stage_height(),
                 cameras=None if self.cameras is None else load_cameras(self.cameras),
                 goal=self.goal,
                 physics=PAPER if self.paper else Physics(self.dynamics, self.scale, self.contact),
@@ -158,6 +170,23 @@ class Animate(Picture):
         tell(animation)
         name = Path(self.scene).stem.removesuffix(".compressed")
         self.write(animation, self.out, name, color)
+
+    def check(self) -> None:
+        """Refuse what would be ignored."""
+        given = [name for name in ("velocity", "spin") if getattr(self, name) is not None]
+        if given and (self.push or self.goal):
+            other = "--push" if self.push else "--goal"
+            raise InputError(f"--{given[0]} and {other} say the same thing; give one of them")
+        if self.height is not None and self.background is None:
+            raise InputError("--height is the object's height in a --background; name one")
+        if self.goal is not None:
+            Goal.parse(self.goal)
+
+    def stage_height(self) -> float | None:
+        """Height of the object in the background; our own scenes are made for one."""
+        if self.height is None and self.background in TEMPLATES:
+            return STAGE_HEIGHT
+        return self.height
 
     def pushes(self) -> list[Push]:
         """One for each object."""
@@ -200,13 +229,21 @@ def open_scene(name: str) -> tuple[GaussianScene | str, Color]:
         raise InputError("name a splat file: newtongs animate SCENE.ply --out DIR")
     if name in TEMPLATES:
         return template(name).scene(), template(name).color
+    check_scene(name)
     return name, WHITE
+
+
+def check_scene(name: str) -> None:
+    """A word that is neither a file nor one of our scenes is perhaps a misspelt scene."""
+    if not Path(name).exists() and not Path(name).suffix:
+        raise unknown_name("scene", name, TEMPLATES)
 
 
 def open_stage(name: str) -> tuple[GaussianScene, Color]:
     """A scene to set an object into: one of ours without its own object, or a file."""
     if name in TEMPLATES:
         return template(name).background, template(name).color
+    check_scene(name)
     return load(name), WHITE
 
 
@@ -239,10 +276,14 @@ def tell(animation: Animation) -> None:
     info, up = animation.info, [round(x, 3) + 0.0 for x in animation.world.up.tolist()]
     for index, name in enumerate(info["objects"]):
         count = int((animation.scene.ids == index).sum())
-        print(f"object {index}: {name}, {count:,} of {len(animation.scene):,} Gaussians")
+        said = name.split(",")[0].replace(f"object {index}", "marked in the file")
+        print(f"object {index}: {said}; {count:,} of {len(animation.scene):,} Gaussians move")
+        push = info["pushes"][index]
+        velocity, spin = (" ".join(f"{x:.3g}" for x in push[k]) for k in ("velocity", "spin"))
+        print(f"  --velocity {velocity} --spin {spin}")
     print(
-        f"floor {info['floor_is']}: {animation.world.floor:.4g} along up {up}; a scene unit is "
-        f"{animation.world.scale:.3g} physics units"
+        f"floor {info['floor_is']}: {animation.world.floor + 0.0:.4g} along up {up}; "
+        f"a scene unit is {animation.world.scale:.3g} physics units"
     )
 
 

@@ -139,8 +139,8 @@ def make_sample(item: Item, render: Renderer | None, *, mode: str = "light") -> 
     thing, place = t.object, t.background
     sample: Sample = {
         "states": states,
-        "object": {"local_means": thing.means} | _appearance(thing),
-        "background": {"means": place.means} | _appearance(place),
+        "object": {"local_means": thing.means.clone()} | _appearance(thing),
+        "background": {"means": place.means.clone()} | _appearance(place),
         "events": {
             "collision": made.collision[item.repeat].clone(),
             "contact_normal": made.normal[item.repeat].clone(),
@@ -157,8 +157,8 @@ def make_sample(item: Item, render: Renderer | None, *, mode: str = "light") -> 
 
 def _appearance(scene: GaussianScene) -> dict[str, Tensor]:
     return {
-        "colors": scene.colors.clamp(0, 1), "opacities": scene.opacities,
-        "covariances": scene.covariances,
+        "colors": scene.colors.clamp(0, 1), "opacities": scene.opacities.clone(),
+        "covariances": scene.covariances.clone(),
     }  # fmt: skip
 
 

@@ -5,8 +5,8 @@ rounding. It has no semantics of its own: every function below names the referen
 Numba compiles them on the first call and keeps the result on disk. Import this file only where it
 is used; it needs the extra ``newtongs[fast]``.
 
-Numba's cache looks at the time stamp of this file alone: after changing a constant that is
-imported here, ``touch`` it.
+Numba's cache knows this file's own text alone: after changing a constant that is imported here,
+remove the ``__pycache__`` beside it.
 """
 
 import math

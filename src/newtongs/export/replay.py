@@ -25,7 +25,7 @@ from torch import Tensor
 from .. import __version__
 from ..errors import InputError
 from ..scene.animation import Animation
-from ..scene.files import existing_file, foreign, write_atomically
+from ..scene.files import foreign, write_atomically
 from ..scene.formats import load, save
 from ..scene.gaussians import GaussianScene
 from ..scene.world import WorldFrame
@@ -42,7 +42,7 @@ Arrays = dict[str, npt.NDArray[Any]]
 def save_animation(
     animation: Animation, path: Path | str, *, source: Path | str | None = None
 ) -> None:
-    """Write ``path`` (which ends in ``.json``), the ``.npz`` beside it and, if need be, a ``.ply``.
+    """Write ``path`` (``.json``), the ``.npz`` and, if need be, ``_scene.ply`` beside it.
 
     Args:
         animation: what moves.
@@ -113,7 +113,8 @@ def _scene_entry(scene: GaussianScene, path: Path, source: Path | str | None) ->
     if source is not None and _same(load(source), scene):
         where = Path(source)
     else:
-        where = path.with_suffix(".ply")
+        # Not NAME.ply: that may be the very capture the animation was made of.
+        where = path.with_name(f"{path.stem}_scene.ply")
         save(scene, where)
     return _entry(where, path) | {"gaussians": len(scene)}
 
@@ -144,12 +145,18 @@ def _sha256(file: Path) -> str:
 
 def load_animation(path: Path | str) -> Animation:
     """The animation that :func:`save_animation` wrote, frame for frame the same."""
-    path = existing_file(path)
+    path = Path(path)
+    if not path.is_file():
+        raise InputError(f"no file {path}; name a .json that newtongs animate wrote")
     tree = _read_tree(path)
-    with foreign(path, FORMAT):
+    try:
         arrays = _read_arrays(_checked_file(path, tree["numbers"]))
         scene = load(_checked_file(path, tree["scene"]))
         return _animation(tree, arrays, scene)
+    except InputError:
+        raise
+    except (KeyError, TypeError, ValueError, AttributeError, RuntimeError, OSError) as error:
+        raise InputError(f"{path} is damaged or was changed by hand; animate anew") from error
 
 
 def _read_tree(path: Path) -> dict[str, Any]:

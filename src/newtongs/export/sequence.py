@@ -4,7 +4,9 @@ Every frame repeats every Gaussian: 60 frames of 50,000 with full colour are 744
 formats hold the Gaussians once.
 """
 
+import os
 import re
+import shutil
 from collections.abc import Callable
 from pathlib import Path
 
@@ -25,7 +27,7 @@ def write_sequence(
 ) -> list[Path]:
     """Write ``frame0001.ply``, ``frame0002.ply`` ... one at a time, and return their paths.
 
-    Frames of an earlier, longer sequence in the same folder are removed.
+    The folder gets them when all are written. Frames of an earlier, longer sequence are removed.
 
     Args:
         animation: what moves.
@@ -34,15 +36,22 @@ def write_sequence(
         progress: called with the number of frames done, after each.
     """
     folder = Path(folder)
-    frames, paths = animation.frames(), []
-    for t in range(len(animation)):
-        path = folder / f"frame{t + 1:04d}.ply"
-        save(cut(frames[t], sh_degree), path)
-        paths.append(path)
-        if progress:
-            progress(t + 1)
+    frames, names = animation.frames(), [f"frame{t + 1:04d}.ply" for t in range(len(animation))]
+    part = folder.with_name(f".{folder.name}.part")  # an interrupted sequence is none
+    try:
+        for t, name in enumerate(names):
+            save(cut(frames[t], sh_degree), part / name)
+            if progress:
+                progress(t + 1)
+        folder.mkdir(parents=True, exist_ok=True)
+        for name in names:
+            os.replace(part / name, folder / name)
+    except OSError as error:
+        raise InputError(f"cannot write into {folder}: {error.strerror}") from error
+    finally:
+        shutil.rmtree(part, ignore_errors=True)
     _remove_older(folder, len(animation))
-    return paths
+    return [folder / name for name in names]
 
 
 def _remove_older(folder: Path, last: int) -> None:

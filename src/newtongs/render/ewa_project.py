@@ -1,7 +1,7 @@
 """The first half of ``ewa``, compiled: from Gaussians to records, in float64.
 
-Numba's cache looks at the time stamp of this file alone: after changing a constant that is imported
-here, ``touch`` it.
+Numba's cache knows this file's own text alone: after changing a constant that is imported here,
+remove the ``__pycache__`` beside it.
 """
 
 import math

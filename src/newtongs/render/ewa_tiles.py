@@ -1,7 +1,7 @@
 """The second half of ``ewa``, compiled: sort records by depth, bin them into tiles, blend.
 
-Numba's cache looks at the time stamp of this file alone: after changing a constant that is imported
-here, ``touch`` it.
+Numba's cache knows this file's own text alone: after changing a constant that is imported here,
+remove the ``__pycache__`` beside it.
 """
 
 import math

@@ -55,6 +55,9 @@ class GaussianScene:
             if f.name != "ids":
                 object.__setattr__(self, f.name, _floats(getattr(self, f.name), f.name))
         n, like = len(self.means), self.means
+        for f in fields(self):
+            if f.name != "ids":  # one dtype and device, that of the means
+                object.__setattr__(self, f.name, getattr(self, f.name).to(like))
         ids = torch.as_tensor(self.ids, dtype=torch.long, device=like.device)
         if not ids.numel() and n:
             ids = torch.full((n,), BACKGROUND, device=like.device)
@@ -105,6 +108,12 @@ class GaussianScene:
         s = _floats(scales, "scales").to(x)
         s = s.unsqueeze(-1).expand(n, 3) if s.dim() == 1 else s
         a = x.new_ones(n) if opacities is None else _floats(opacities, "opacities").to(x)
+        if not ((a >= 0) & (a <= 1)).all():
+            raise InputError("opacities: expected numbers from 0 to 1; are they logits?")
+        if not (s >= 0).all():
+            raise InputError(
+                "scales: expected standard deviations of 0 or more; are they logarithms?"
+            )
         if sh is None:
             rgb = x.new_full((n, 3), 0.5) if colors is None else _floats(colors, "colors").to(x)
             sh = color_to_sh(rgb)
@@ -131,8 +140,11 @@ class GaussianScene:
 
     def __getitem__(self, index: Any) -> "GaussianScene":
         """The Gaussians at a slice, a mask or indices."""
-        if isinstance(index, int):
-            index = slice(index, index + 1 or None)
+        if isinstance(index, int | np.integer):
+            at = int(index)
+            if not -len(self) <= at < len(self):
+                raise IndexError(f"no Gaussian {at} in a scene of {len(self)}")
+            index = slice(at, at + 1 or None)
         elif not isinstance(index, slice):
             index = torch.as_tensor(index, device=self.device)
         return GaussianScene(**{f.name: getattr(self, f.name)[index] for f in fields(self)})
@@ -237,5 +249,5 @@ def color_to_sh(rgb: Tensor) -> Tensor:
 
 
 def _floats(x: Any, name: str) -> Tensor:
-    """A float tensor; float64 stays, for exact work."""
+    """A float tensor; a float64 tensor stays, for exact work, arrays become float32."""
     return as_tensor(x, name)

@@ -1,6 +1,7 @@
 """The object a person means, from a word: ``auto``, ``cluster:1``, ``box:...``, ``circle:...``."""
 
 import math
+import re
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -55,7 +56,7 @@ def select(
     ``box:x0,y0,z0,x1,y1,z1``       means between two corners
     ``sphere:x,y,z,r``              means in a ball
     ``circle:u,v,r[,near,far]``     pixels of the first camera; without depths the nearest thing
-    ``masks:FOLDER``                one mask picture a camera, in the order of their names
+    ``masks:FOLDER``                one mask picture a camera, by number in their names
     ==============================  ===========================================================
     """
     word, _, rest = spec.strip().partition(":")
@@ -190,7 +191,8 @@ def _masks(
     views, folder = _cameras("masks", cameras), Path(text).expanduser()
     if not folder.is_dir():
         raise InputError(f"masks: {text} is no folder; write it as {EXAMPLES['masks']}")
-    files = sorted(f for f in folder.iterdir() if f.suffix.lower() in PICTURES)
+    found = (f for f in folder.iterdir() if f.suffix.lower() in PICTURES)
+    files = sorted(found, key=lambda f: _natural(f.name))
     if len(files) != len(views):
         raise InputError(
             f"masks: expected one picture a camera in {text}, got {len(files)} pictures and "
@@ -198,6 +200,12 @@ def _masks(
         )
     mask = group_by_masks(scene, [_picture(f) for f in files], views)
     return Selection(mask, None, f"{len(files)} masks")
+
+
+def _natural(name: str) -> list[tuple[int, str]]:
+    """Key that sorts ``2.png`` before ``10.png``: the order in which cameras are numbered."""
+    parts = re.split(r"(\d+)", name)
+    return [(int(part), "") if part.isdigit() else (0, part) for part in parts]
 
 
 def _picture(file: Path) -> Tensor:
@@ -212,7 +220,10 @@ def _picture(file: Path) -> Tensor:
         x = torch.as_tensor(v3.imread(file, plugin="pillow").astype("float32"))
     except Exception as error:
         raise InputError(f"masks: {file.name} is not a picture that can be read") from error
-    return x[..., :3].amax(-1) if x.dim() == 3 else x
+    if x.dim() == 2:
+        return x
+    colours = x[..., :-1] if x.shape[-1] in (2, 4) else x  # without alpha
+    return colours.amax(-1)
 
 
 def _cameras(word: str, cameras: Sequence[Camera] | None) -> Sequence[Camera]:
