@@ -424,7 +424,7 @@ def test_gsplat_is_ewa(kind):
 
 
 def test_the_numbers_are_gsplats():
-    """Both our renderers share them, so that no comparison between the two would notice a change."""
+    """Both our renderers share them: no comparison between the two would notice a change."""
     numbers = (footprint.EPS2D, footprint.ALPHA_MIN, footprint.ALPHA_CAP, footprint.T_MIN)
     assert numbers == (0.3, 1 / 255, 0.999, 1e-4)
     assert (footprint.NEAR, footprint.VIEW_MARGIN) == (0.01, 0.3)
