@@ -124,6 +124,15 @@ def test_set_into_another_scene():
     assert lowest(animation)[-1].abs() < 0.05
 
 
+def test_our_own_scenes_by_name():
+    animation = newtongs.animate("desk_blue_sphere", background="sunny_park", seconds=0.2)
+    low, high = extent(animation.scene.object(0), animation.world.up)
+    assert high - low == pytest.approx(0.9, rel=0.05)
+    assert animation.world.floor == 0
+    with pytest.raises(InputError, match="did you mean sunny_park"):
+        newtongs.animate(box(), background="sunny_prak", up=(0, 1, 0))
+
+
 def test_paper_mode_is_the_papers_model():
     scene = template("desk_blue_sphere").scene()
     animation = newtongs.animate(scene, velocity=(1, 2, 0), spin=(0, 0, 0), physics=PAPER)

@@ -14,6 +14,7 @@ from typing import Any, Literal
 import torch
 
 from . import __version__, rotations
+from .datasets.templates import TEMPLATES, template
 from .dynamics.body import Body
 from .dynamics.choices import choose, rigid_state
 from .dynamics.predict import predict_body, predictor
@@ -40,6 +41,7 @@ DROP: tuple[Vector, Vector] = ((0.4, 0.0, 0.0), (0.3, 0.5, -1.5))  # of an objec
 SUNK = 0.25  # part of its height an object may reach below the floor found, which then gives way
 NEARLY_ALL = 0.9
 FASTEST = 1000.0  # velocity and spin; beyond, nothing is to be seen
+STAGE_HEIGHT = 0.9  # of an object set into one of our own scenes: theirs are that tall
 DISC = 3.0  # radius of the visible floor beyond the way, in heights of the object
 
 Searching = Callable[[str, int, int], None]
@@ -124,7 +126,7 @@ def animate(
     fps: float = 24.0,
     up: Sequence[float] | None = None,
     floor: float | None = None,
-    background: GaussianScene | None = None,
+    background: GaussianScene | Path | str | None = None,
     ground: WorldFrame | None = None,
     height: float | None = None,
     cameras: Sequence[Camera] | None = None,
@@ -137,14 +139,14 @@ def animate(
     """Give objects of a scene a push and follow them.
 
     Args:
-        scene: the Gaussians, or a file of them.
+        scene: the Gaussians, a file of them, or the name of one of our own scenes.
         pushes: one an object; or give the fields of a single :class:`Push` as arguments.
         seconds: length of the animation.
         fps: frames a second.
         up: the scene's up direction ``(3,)``. Default: estimated.
         floor: height of the floor along ``up`` in scene units. Default: estimated; an object
             without surroundings hangs its own height above an assumed one.
-        background: another scene that the object is set into.
+        background: another scene that the object is set into, likewise.
         ground: up and floor of the background. Default: estimated.
         height: of the object, in the background's units. Default: a tenth of its width.
         cameras: of the capture, for selections made in pictures.
@@ -164,7 +166,10 @@ def animate(
     times = frame_times(seconds, fps)
     stage = pick(scene, pushes, up=up, height=floor, cameras=cameras)
     if background is not None:
-        stage = move_stage(stage, background, ground, height)
+        if isinstance(background, str) and background in TEMPLATES and ground is None:
+            ground = WorldFrame.identity()
+            height = STAGE_HEIGHT if height is None else height
+        stage = move_stage(stage, opened(background), ground, height)
     stage = settle(stage, floor)
     states, starts = {}, {}
     for index, one in zip(stage.indices, pushes, strict=True):
@@ -194,6 +199,17 @@ def frame_times(seconds: float, fps: float) -> Times:
     return times
 
 
+def opened(scene: GaussianScene | Path | str) -> GaussianScene:
+    """A scene as it is, of a file, or one of ours by name."""
+    if isinstance(scene, GaussianScene):
+        return scene
+    if str(scene) in TEMPLATES:
+        return template(str(scene)).scene()
+    if not Path(scene).exists() and not Path(scene).suffix:
+        raise unknown_name("scene", str(scene), TEMPLATES)
+    return load(scene)
+
+
 def pick(
     scene: GaussianScene | Path | str,
     pushes: Sequence[Push],
@@ -206,7 +222,7 @@ def pick(
     if height is not None and not math.isfinite(height):
         raise InputError(f"floor: expected a height in scene units, got {height}")
     source = None if isinstance(scene, GaussianScene) else str(scene)
-    given = scene if isinstance(scene, GaussianScene) else load(scene)
+    given = opened(scene)
     given = given.to("cpu").replace(means=given.means.float().cpu())
     floor = find_floor(given, up=up)
     if height is not None:

@@ -10,23 +10,20 @@ import tyro
 from ..animator import PAPER, Physics, Push, animate
 from ..datasets.templates import TEMPLATES, template
 from ..dynamics.prompt import Goal
-from ..errors import InputError, unknown_name
+from ..errors import InputError
 from ..export import export, parse_formats
 from ..export.replay import load_animation
 from ..scene.animation import Animation
 from ..scene.camera_files import load_cameras
 from ..scene.cameras import Camera
-from ..scene.formats import load
 from ..scene.framing import default_camera
 from ..scene.gaussians import GaussianScene
-from ..scene.world import WorldFrame
 from .apps import app
 from .console import check_folder, progress_bar
 
 Color = tuple[float, float, float]
 WHITE: Color = (1.0, 1.0, 1.0)
 LARGEST = 8192  # pixels a side
-STAGE_HEIGHT = 0.9  # of an object set into one of our own scenes, whose objects are that tall
 
 
 @dataclass(frozen=True)
@@ -149,7 +146,9 @@ class Animate(Picture):
         check_folder(self.out)
         self.check()
         scene, color = open_scene(self.scene)
-        stage, color = (None, color) if self.background is None else open_stage(self.background)
+        if self.background is not None:
+            named = self.background in TEMPLATES
+            color = template(self.background).color if named else WHITE
         with progress_bar("candidates") as advance:
             animation = animate(
                 scene,
@@ -158,9 +157,8 @@ class Animate(Picture):
                 fps=self.fps,
                 up=self.up or ((0.0, 1.0, 0.0) if self.scene in TEMPLATES else None),
                 floor=0.0 if self.floor is None and self.scene in TEMPLATES else self.floor,
-                background=stage,
-                ground=WorldFrame.identity() if self.background in TEMPLATES else None,
-                height=self.stage_height(),
+                background=self.background,
+                height=self.height,
                 cameras=None if self.cameras is None else load_cameras(self.cameras),
                 goal=self.goal,
                 physics=PAPER if self.paper else Physics(self.dynamics, self.scale, self.contact),
@@ -181,12 +179,6 @@ class Animate(Picture):
             raise InputError("--height is the object's height in a --background; name one")
         if self.goal is not None:
             Goal.parse(self.goal)
-
-    def stage_height(self) -> float | None:
-        """Height of the object in the background; our own scenes are made for one."""
-        if self.height is None and self.background in TEMPLATES:
-            return STAGE_HEIGHT
-        return self.height
 
     def pushes(self) -> list[Push]:
         """One for each object."""
@@ -229,22 +221,7 @@ def open_scene(name: str) -> tuple[GaussianScene | str, Color]:
         raise InputError("name a splat file: newtongs animate SCENE.ply --out DIR")
     if name in TEMPLATES:
         return template(name).scene(), template(name).color
-    check_scene(name)
     return name, WHITE
-
-
-def check_scene(name: str) -> None:
-    """A word that is neither a file nor one of our scenes is perhaps a misspelt scene."""
-    if not Path(name).exists() and not Path(name).suffix:
-        raise unknown_name("scene", name, TEMPLATES)
-
-
-def open_stage(name: str) -> tuple[GaussianScene, Color]:
-    """A scene to set an object into: one of ours without its own object, or a file."""
-    if name in TEMPLATES:
-        return template(name).background, template(name).color
-    check_scene(name)
-    return load(name), WHITE
 
 
 def parse_push(text: str) -> Push:
