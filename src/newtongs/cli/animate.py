@@ -256,7 +256,9 @@ def tell(animation: Animation) -> None:
         said = name.split(",")[0].replace(f"object {index}", "marked in the file")
         print(f"object {index}: {said}; {count:,} of {len(animation.scene):,} Gaussians move")
         push = info["pushes"][index]
-        velocity, spin = (" ".join(f"{x:.3g}" for x in push[k]) for k in ("velocity", "spin"))
+        velocity, spin = (
+            " ".join(f"{round(x, 4) + 0:.3g}" for x in push[k]) for k in ("velocity", "spin")
+        )
         print(f"  --velocity {velocity} --spin {spin}")
     print(
         f"floor {info['floor_is']}: {animation.world.floor + 0.0:.4g} along up {up}; "
