@@ -6,7 +6,7 @@ import torch
 
 import newtongs
 from newtongs import InputError, rotations
-from newtongs.animator import PAPER, Physics, Push, frame_times
+from newtongs.animator import DROP, PAPER, TOSS, Physics, Push, frame_times
 from newtongs.datasets.templates import template
 from newtongs.scene import BACKGROUND, GaussianScene, join, lift
 from newtongs.scene.cameras import look_at
@@ -131,6 +131,48 @@ def test_our_own_scenes_by_name():
     assert animation.world.floor == 0
     with pytest.raises(InputError, match="did you mean sunny_park"):
         newtongs.animate(box(), background="sunny_prak", up=(0, 1, 0))
+
+
+def plate(half=2.0, n=6000, shift=(0.0, 0.0, 0.0)):
+    """A floor: flat Gaussians in a square."""
+    x = half * (2 * torch.rand(n, 3) - 1) * torch.tensor([1.0, 0.0, 1.0])
+    scales = torch.tensor([0.05, 0.002, 0.05]).expand(n, 3)
+    return GaussianScene.make(means=x + torch.tensor(shift), scales=scales)
+
+
+@pytest.mark.parametrize(("gap", "expected"), [(0.0, TOSS), (0.02, TOSS), (0.1, DROP), (0.4, DROP)])
+def test_without_a_push_it_is_tossed_from_the_floor_and_dropped_from_the_air(gap, expected):
+    scene = join(moved(box(), shift=torch.tensor([0.0, 0.2 + gap, 0.0])), plate())
+    animation = newtongs.animate(
+        scene, select="box:-1,0.01,-1,1,2,1", up=(0, 1, 0), floor=0.0, seconds=0.2
+    )
+    (push,) = animation.info["pushes"]
+    assert push["velocity"] == pytest.approx(expected[0], abs=1e-6)
+    assert push["spin"] == pytest.approx(expected[1], abs=1e-5)
+
+
+def test_an_object_is_set_over_the_middle_of_a_background_at_a_tenth_of_its_width():
+    stage = plate(half=3.0, shift=(5.0, 1.0, -2.0))
+    ground = WorldFrame.of_floor((0, 1, 0), 1.0)
+    animation = newtongs.animate(box(), background=stage, ground=ground, up=(0, 1, 0), seconds=0.2)
+    thing = animation.scene.object(0)
+    low, high = extent(thing, animation.world.up)
+    assert high - low == pytest.approx(0.6, rel=0.05)
+    assert low - 1.0 == pytest.approx(high - low, rel=0.02)  # its own height above the floor
+    middle = thing.means.mean(0)
+    assert middle[0] == pytest.approx(5, abs=0.15)
+    assert middle[2] == pytest.approx(-2, abs=0.15)
+
+
+def test_a_floor_found_a_little_too_high_gives_way():
+    """An object resting on a noisy floor is not pushed out of it at the first frame."""
+    thing = box().replace(ids=torch.zeros(1200))
+    scene = join(moved(thing, shift=torch.tensor([0.0, 0.15, 0.0])), plate())
+    animation = newtongs.animate(scene, up=(0, 1, 0), velocity=(0, 0, 0), seconds=0.2)
+    assert animation.info["floor_is"] == "found"
+    assert animation.world.floor == pytest.approx(-0.05, abs=0.01)  # the plate lies at zero
+    p = State(animation.states[0]).p
+    assert (p - p[0]).abs().max() < 1e-3
 
 
 def test_paper_mode_is_the_papers_model():
