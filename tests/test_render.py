@@ -157,7 +157,8 @@ def test_nothing_to_see_is_background(backend):
 def test_bad_gaussians_leave_the_others_alone():
     scene = random_scene(200)
     bad = random_scene(4, means=torch.tensor([[math.nan, 0, 0], [0, math.inf, 0]] * 2))
-    bad = join(bad, random_scene(1, scales=math.nan), random_scene(1, opacities=[math.nan]))
+    one, nan = random_scene(1), torch.tensor([math.nan])
+    bad = join(bad, one.replace(log_scales=nan.expand(1, 3)), one.replace(logits=nan))
     a, b = (render(s, CAMERA, backend="ewa") for s in (scene, join(bad, scene)))
     assert torch.equal(a.color, b.color)
 
