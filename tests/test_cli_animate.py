@@ -47,6 +47,7 @@ def test_pushes_in_words(park, tmp_path):
     run("animate", park, "--out", tmp_path, *SMALL, "--formats", "json",
         "--push", "select=id:0 velocity=0,4,0 spin=0,0,-2 restitution=0.9")  # fmt: skip
     (push,) = load_animation(tmp_path / "park.json").info["pushes"]
+    assert not (tmp_path / "park_scene.ply").exists()  # the capture itself is referred to
     assert push["velocity"] == [0, 4, 0]
     assert push["restitution"] == 0.9
 

@@ -167,7 +167,8 @@ class Animate(Picture):
             )
         tell(animation)
         name = Path(self.scene).stem.removesuffix(".compressed")
-        self.write(animation, self.out, name, color)
+        source = scene if isinstance(scene, str) else None  # the json refers to it, if it may
+        self.write(animation, self.out, name, color, source)
 
     def check(self) -> None:
         """Refuse what would be ignored."""
