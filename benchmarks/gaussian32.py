@@ -15,10 +15,10 @@ import torch
 from rich.console import Console
 from rich.table import Table
 
-from newtongs.cli.console import one_thread
 from newtongs.datasets import gaussian32
 from newtongs.datasets.gaussian_sample import save
 from newtongs.render.light import render_light
+from newtongs.threads import one_thread
 
 ALL = 320
 

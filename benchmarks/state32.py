@@ -19,10 +19,10 @@ from rich.console import Console
 from rich.table import Table
 
 from newtongs import motions
-from newtongs.cli.console import one_thread
 from newtongs.datasets import state32
 from newtongs.dynamics import BASELINES
 from newtongs.evaluation import evaluate
+from newtongs.threads import one_thread
 
 SEQUENCE_BYTES = motions.FRAMES * 22 * 4
 

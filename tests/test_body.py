@@ -11,7 +11,7 @@ from newtongs import InputError, NNDConfig, State, make_state, rotations
 from newtongs.dynamics import GaussianNND, floor, resting
 from newtongs.dynamics.body import Body, body_gap, body_jump, directions
 from newtongs.dynamics.choices import choose
-from newtongs.dynamics.predict import predict_body
+from newtongs.dynamics.predict import predict_bodies, predict_body
 from newtongs.dynamics.resting import inertia, rollout_body, support
 from newtongs.dynamics.rollout import rollout
 from newtongs.state import project
@@ -331,3 +331,15 @@ def test_errors_name_the_way_out():
         predict_body(choose("analytic"), z0, TIMES, body)
     with pytest.raises(InputError, match="one object"):
         predict_body(choose("analytic"), z0.expand(2, -1), TIMES, body)
+
+
+def test_a_batch_is_each_object_by_itself():
+    """Bodies with different numbers of points, at different heights: bit for bit the same."""
+    model = choose("learned", "rigid")
+    bodies = [Body.of_points(torch.randn(n, 3) * 0.2) for n in (8, 40, 400)]
+    z0 = [
+        make_state(p=(0, 1.0 + k, 0), s=(0.3, 0.3, 0.3), v=(k, 1, 0), w=(1, 2, k)) for k in range(3)
+    ]
+    together = predict_bodies(model, z0, TIMES[:40], bodies)
+    for z, body, states in zip(z0, bodies, together, strict=True):
+        assert torch.equal(states, predict_body(model, z, TIMES[:40], body))

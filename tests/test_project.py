@@ -13,7 +13,7 @@ import newtongs
 ROOT = Path(__file__).parent.parent
 SOURCE = ROOT / "src" / "newtongs"
 LAYERS = [
-    {"errors", "types"}, {"rotations"}, {"state"}, {"motions", "dynamics", "scene"},
+    {"errors", "threads", "types"}, {"rotations"}, {"state"}, {"motions", "dynamics", "scene"},
     {"render", "datasets"}, {"training", "evaluation", "export", "animator"}, {"studio", "cli"},
     {"__init__", "__main__"},
 ]  # fmt: skip

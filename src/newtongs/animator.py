@@ -17,7 +17,7 @@ from . import __version__, rotations
 from .datasets.templates import TEMPLATES, template
 from .dynamics.body import Body
 from .dynamics.choices import choose, rigid_state
-from .dynamics.predict import predict_body, predictor
+from .dynamics.predict import predict_bodies, predictor
 from .dynamics.prompt import search
 from .errors import InputError, unknown_name
 from .scene.animation import Animation
@@ -39,7 +39,8 @@ SIZE = 0.27  # lifted scale in physics units: the middle of the range that the m
 TOSS: tuple[Vector, Vector] = ((1.0, 3.2, 0.0), (0.0, 0.5, -3.0))  # velocity, spin: off a floor
 DROP: tuple[Vector, Vector] = ((0.4, 0.0, 0.0), (0.3, 0.5, -1.5))  # of an object in the air
 SUNK = 0.25  # part of its height an object may reach below the floor found, which then gives way
-NEARLY_ALL = 0.9
+NEARLY_ALL = 0.9  # of a capture selected: what is left belongs to the object too
+AIR = 0.1  # part of its height that an object must be above the floor to be dropped, not tossed
 FASTEST = 1000.0  # velocity and spin; beyond, nothing is to be seen
 STAGE_HEIGHT = 0.9  # of an object set into one of our own scenes: theirs are that tall
 DISC = 3.0  # radius of the visible floor beyond the way, in heights of the object
@@ -144,8 +145,8 @@ def animate(
         seconds: length of the animation.
         fps: frames a second.
         up: the scene's up direction ``(3,)``. Default: estimated.
-        floor: height of the floor along ``up`` in scene units. Default: estimated; an object
-            without surroundings hangs its own height above an assumed one.
+        floor: height of the scene's floor along ``up``, in its units. Default: estimated; an
+            object without surroundings hangs its own height above an assumed one.
         background: another scene that the object is set into, likewise.
         ground: up and floor of the background. Default: estimated.
         height: of the object, in the background's units. Default: a tenth of its width.
@@ -170,18 +171,17 @@ def animate(
             ground = WorldFrame.identity()
             height = STAGE_HEIGHT if height is None else height
         stage = move_stage(stage, opened(background), ground, height)
-    stage = settle(stage, floor)
-    states, starts = {}, {}
-    for index, one in zip(stage.indices, pushes, strict=True):
-        z0 = initial_state(stage, index, one)
-        if goal is not None:
-            z0 = searched(stage, index, z0, goal, times, physics, progress)
-        starts[index] = told_push(z0)
-        states[index] = follow(stage, index, z0, times, physics)
+    stage = settle(stage, floor if background is None else None)
+    starts = [initial_state(stage, i, one) for i, one in zip(stage.indices, pushes, strict=True)]
+    if goal is not None:
+        starts = [
+            searched(stage, i, z0, goal, times, physics, progress) for i, z0 in enumerate(starts)
+        ]
+    states = dict(zip(stage.indices, follow(stage, starts, times, physics), strict=True))
     shown = with_disc(stage, states) if show_floor and stage.assumed else stage.scene
     info = {
         "version": __version__, "goal": goal, "seconds": seconds, "fps": fps, **stage.told,
-        "pushes": [asdict(p) | starts[i] for i, p in enumerate(pushes)],
+        "pushes": [asdict(p) | told_push(z) for p, z in zip(pushes, starts, strict=True)],
         "physics": asdict(physics),
     }  # fmt: skip
     return Animation(shown, times, states, stage.world, info)
@@ -262,8 +262,8 @@ def move_stage(
         background = background[~marked]  # its own object makes room
     if ground is None and floor.kind == "virtual":
         raise InputError(
-            "no floor is to be seen in the background; give its up and floor as ground="
-            "WorldFrame.of_floor(up, height), or name one of our own scenes"
+            "no floor is to be seen in the background; say where it is: --ground UX UY UZ HEIGHT "
+            "(ground=WorldFrame.of_floor(up, height)), or name one of our own scenes"
         )
     ground = ground or WorldFrame.of_floor(floor.up, floor.height)
     things = stage.scene[stage.scene.ids != BACKGROUND]
@@ -305,7 +305,7 @@ def initial_state(stage: Stage, index: int, push: Push) -> StateTensor:
     """``Z_0`` of an object in the physics frame ``(22,)``, with the push in it."""
     thing = stage.scene.object(index)
     low, high = extent(thing, stage.world.up)
-    in_the_air = low - stage.world.floor > 0.1 * (high - low)
+    in_the_air = low - stage.world.floor > AIR * (high - low)
     velocity, spin = DROP if in_the_air else TOSS
     if push.velocity is not None or push.spin is not None:
         velocity, spin = push.velocity or (0.0, 0.0, 0.0), push.spin or (0.0, 0.0, 0.0)
@@ -316,17 +316,17 @@ def initial_state(stage: Stage, index: int, push: Push) -> StateTensor:
 
 
 def follow(
-    stage: Stage, index: int, z0: StateTensor, times: Times, physics: Physics
-) -> StateTensor:
-    """States ``(T, 22)`` of an object in scene coordinates."""
+    stage: Stage, starts: Sequence[StateTensor], times: Times, physics: Physics
+) -> list[StateTensor]:
+    """States ``(T, 22)`` of each object in scene coordinates, rolled out as one batch."""
     model = choose(physics.dynamics, physics.scale, seed=physics.seed)
-    start = rigid_state(z0) if physics.scale == "rigid" else z0
+    starts = [rigid_state(z0) if physics.scale == "rigid" else z0 for z0 in starts]
     if physics.contact == "proxy":
-        states = predictor(model)(start.unsqueeze(0), times)[0]
+        states = predictor(model)(torch.stack(starts), times)
     else:
-        body = body_of(stage.scene.object(index), stage.world, start)
-        states = predict_body(model, start, times, body)
-    return stage.world.state_to_scene(states.double())
+        bodies = [body_of(stage.scene.object(i), stage.world, z) for i, z in enumerate(starts)]
+        states = predict_bodies(model, starts, times, bodies)
+    return list(stage.world.state_to_scene(states.double()))
 
 
 def body_of(thing: GaussianScene, world: WorldFrame, z0: StateTensor) -> Body:

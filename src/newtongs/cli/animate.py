@@ -18,6 +18,7 @@ from ..scene.camera_files import load_cameras
 from ..scene.cameras import Camera
 from ..scene.framing import default_camera
 from ..scene.gaussians import GaussianScene
+from ..scene.world import WorldFrame
 from .apps import app
 from .console import check_folder, progress_bar
 
@@ -126,6 +127,8 @@ class Animate(Picture):
     """Height of the floor along up, in scene units. Default: estimated."""
     background: str | None = None
     """Set the object into another scene: a splat file, or the name of one of ours."""
+    ground: tuple[float, ...] | None = None
+    """Up direction and floor height of a background file: UX UY UZ HEIGHT. Default: estimated."""
     height: float | None = None
     """Height of the object in the background's units."""
     dynamics: Literal["learned", "structured", "analytic"] = "analytic"
@@ -158,6 +161,7 @@ class Animate(Picture):
                 up=self.up or ((0.0, 1.0, 0.0) if self.scene in TEMPLATES else None),
                 floor=0.0 if self.floor is None and self.scene in TEMPLATES else self.floor,
                 background=self.background,
+                ground=self.stage_ground(),
                 height=self.height,
                 cameras=None if self.cameras is None else load_cameras(self.cameras),
                 goal=self.goal,
@@ -180,6 +184,17 @@ class Animate(Picture):
             raise InputError("--height is the object's height in a --background; name one")
         if self.goal is not None:
             Goal.parse(self.goal)
+
+    def stage_ground(self) -> WorldFrame | None:
+        """The background's up and floor, if they were given."""
+        if self.ground is None:
+            return None
+        if self.background is None or len(self.ground) != 4:
+            raise InputError(
+                "--ground belongs to a --background and has four numbers UX UY UZ HEIGHT"
+            )
+        *up, height = self.ground
+        return WorldFrame.of_floor(up, height)
 
     def pushes(self) -> list[Push]:
         """One for each object."""

@@ -8,7 +8,6 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-import torch
 from rich.console import Console
 from rich.progress import (
     BarColumn,
@@ -97,14 +96,3 @@ def progress_bar(unit: str = "sequences") -> Iterator[Advance]:
         TextColumn("{task.completed:>9,.0f}/{task.total:,.0f} " + unit), TimeRemainingColumn(),
     ) as advance:  # fmt: skip
         yield advance
-
-
-@contextmanager
-def one_thread() -> Iterator[None]:
-    """Let torch compute on one thread."""
-    before = torch.get_num_threads()
-    torch.set_num_threads(1)
-    try:
-        yield
-    finally:
-        torch.set_num_threads(before)

@@ -11,8 +11,9 @@ from ..datasets.templates import template
 from ..render.light import render_light
 from ..scene.formats import save
 from ..state import checked_device
+from ..threads import one_thread
 from .apps import data
-from .console import check_target, one_thread, progress_bar
+from .console import check_target, progress_bar
 
 SplitName = Literal["train", "val_id", "val_ood"]
 

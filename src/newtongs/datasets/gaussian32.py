@@ -9,8 +9,7 @@ The data sets know no renderer: :func:`build` is given one.
 import csv
 import io
 import shutil
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Protocol
@@ -24,6 +23,7 @@ from ..scene.cameras import ELEVATION_GAUSSIAN32, FIELD_OF_VIEW, RADIUS, Camera,
 from ..scene.files import write_atomically
 from ..scene.gaussians import GaussianScene
 from ..state import State
+from ..threads import one_thread
 from ..types import StateTensor
 from .gaussian_sample import (
     FORMAT,
@@ -252,7 +252,7 @@ def build(
     mode = "none" if render is None else "light"
     pending = [i for i in chosen if overwrite or not _stands(folder / i.path, mode, store)]
     _check_space(folder, len(pending), store, render is not None)
-    with _one_thread():
+    with one_thread():
         for done, item in enumerate(pending, start=len(chosen) - len(pending)):
             if progress:
                 progress("gaussian32", done, len(chosen))
@@ -261,17 +261,6 @@ def build(
         progress("gaussian32", len(chosen), len(chosen))
     write_manifest(folder)
     return [folder / item.path for item in chosen]
-
-
-@contextmanager
-def _one_thread() -> Iterator[None]:
-    """Operations are short: beside another busy process two threads take three times as long."""
-    before = torch.get_num_threads()
-    torch.set_num_threads(1)
-    try:
-        yield
-    finally:
-        torch.set_num_threads(before)
 
 
 def write_manifest(folder: Path) -> Path:

@@ -65,13 +65,30 @@ def rollout_body_cpu(
     topple: bool = True,
 ) -> StateTensor:
     """States ``(T, 22)``: ``rollout_body``, for a float32 model and state on the CPU."""
-    (z, local), dt = start(z0, body), intervals(times)
-    require_plain(model, z)
+    return rollout_bodies_cpu(model, [z0], times, [body], rest=rest, topple=topple)[0]
+
+
+@torch.no_grad()
+def rollout_bodies_cpu(
+    model: GaussianNND,
+    z0: Sequence[StateLike],
+    times: Times | Sequence[float],
+    bodies: Sequence[Body],
+    *,
+    rest: bool = True,
+    topple: bool = True,
+) -> StateTensor:
+    """States ``(K, T, 22)`` of several objects, each with its own shape, in one call."""
+    starts = [start(z, body) for z, body in zip(z0, bodies, strict=True)]
+    dt = intervals(times)
     n = np.array([substeps(t, model.config.max_dt) for t in dt], np.int64)
-    out = torch.empty(len(dt) + 1, DIM)
-    out[0] = z
-    points = np.ascontiguousarray(local.numpy())
-    _advance_body(out.numpy(), n, np.array(dt) / n, _plain(model), points, rest, topple)
+    out = torch.empty(len(starts), len(dt) + 1, DIM)
+    for k, (z, _) in enumerate(starts):
+        require_plain(model, z)
+        out[k, 0] = z
+    points = np.concatenate([local.numpy() for _, local in starts])
+    ends = np.cumsum([0, *(len(local) for _, local in starts)])
+    _advance_bodies(out.numpy(), n, np.array(dt) / n, _plain(model), points, ends, rest, topple)
     return out
 
 
@@ -303,3 +320,19 @@ def _advance_body(
             z = free
         for i in range(DIM):
             out[t + 1, i] = z[0, i]
+
+
+@_compiled()
+def _advance_bodies(
+    out: Array,
+    n: npt.NDArray[Any],
+    h: npt.NDArray[Any],
+    model: Plain,
+    points: Array64,
+    ends: npt.NDArray[Any],
+    rest: bool,
+    topple: bool,
+) -> None:
+    """Object ``k`` has the points from ``ends[k]`` to ``ends[k + 1]``; fill ``out (K, T, 22)``."""
+    for k in range(len(out)):
+        _advance_body(out[k], n, h, model, points[ends[k] : ends[k + 1]], rest, topple)

@@ -31,22 +31,31 @@ def predictor(model: GaussianNND) -> Predictor:
 
 
 def predict_body(
-    model: GaussianNND,
-    z0: StateLike,
-    times: Times | Sequence[float],
-    body: Body,
-    *,
-    rest: bool = True,
-    topple: bool = True,
+    model: GaussianNND, z0: StateLike, times: Times | Sequence[float], body: Body, **switches: bool
 ) -> StateTensor:
-    """``resting.rollout_body`` of one object ``(22,)``: compiled on the CPU, or as it is."""
-    if model.c_v.dtype == torch.float32 and model.c_v.device.type == "cpu" and find_spec("numba"):
-        from .fast_body import rollout_body_cpu
+    """States ``(T, 22)`` of one object ``(22,)``; see :func:`predict_bodies`."""
+    return predict_bodies(model, [z0], times, [body], **switches)[0]
 
-        return rollout_body_cpu(model, z0, times, body, rest=rest, topple=topple)
+
+def predict_bodies(
+    model: GaussianNND,
+    z0: Sequence[StateLike],
+    times: Times | Sequence[float],
+    bodies: Sequence[Body],
+    **switches: bool,
+) -> StateTensor:
+    """``resting.rollout_body`` of each object, ``(K, T, 22)``: compiled on the CPU, or as it is.
+
+    ``switches`` are its ``rest`` and ``topple``.
+    """
+    if model.c_v.dtype == torch.float32 and model.c_v.device.type == "cpu" and find_spec("numba"):
+        from .fast_body import rollout_bodies_cpu
+
+        return rollout_bodies_cpu(model, z0, times, bodies, **switches)
     from .resting import rollout_body
 
-    return rollout_body(model, z0, times, body, rest=rest, topple=topple)
+    pairs = zip(z0, bodies, strict=True)
+    return torch.stack([rollout_body(model, z, times, body, **switches) for z, body in pairs])
 
 
 def _fused(model: GaussianNND) -> Predictor:

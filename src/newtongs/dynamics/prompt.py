@@ -27,7 +27,7 @@ from ..types import StateTensor, Times, Vec3, Y
 from . import floor
 from .body import Body
 from .gaussian_nnd import GaussianNND
-from .predict import predict_body, predictor
+from .predict import predict_bodies, predictor
 from .rollout import check_initial, substeps
 
 CANDIDATES, SEED, SECONDS = 65_536, 7302, 2.0
@@ -206,7 +206,7 @@ def _rescored(
     model: GaussianNND, goal: Goal, z0: StateTensor, times: Times, body: Body, top: int
 ) -> Found:
     """Score a few candidates with the true shape, rest and toppling included."""
-    paths = torch.stack([predict_body(model, z, times, body) for z in z0])
+    paths = predict_bodies(model, list(z0), times, [body] * len(z0))
     scores = goal.score(paths, body.lowest(z0[0], paths[:, -1]))
     best = scores.argsort(stable=True)[:top]
     return Found(z0[best], scores[best])

@@ -15,10 +15,11 @@ from torch import Tensor
 
 from ..errors import InputError
 from ..rotations import to_matrix
+from ..threads import one_thread
 from ..types import Vec3
 from .floor_finding import Floor, plane_axes
 from .gaussians import BACKGROUND, GaussianScene
-from .sampling import OPAQUE, middle_and_reach, one_thread
+from .sampling import OPAQUE, middle_and_reach
 from .voxels import FLAT, Voxels
 
 PROBES, NEIGHBOURS = 40, 8  # Gaussians at which the spacing is measured, and what counts as near

@@ -19,9 +19,10 @@ import torch
 from torch import Tensor
 
 from ..errors import InputError
+from ..threads import one_thread
 from ..types import Vec3
 from .gaussians import GaussianScene
-from .sampling import FEWER, Sample, one_thread, quantile, sample
+from .sampling import FEWER, Sample, quantile, sample
 from .voxels import Voxels
 
 FEWEST = 3_000  # Gaussians looked at to judge the many guesses

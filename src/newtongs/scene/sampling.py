@@ -1,7 +1,5 @@
 """Some opaque Gaussians that stand for a scene, with weights that favour its busy middle."""
 
-from collections.abc import Iterator
-from contextlib import contextmanager
 from typing import NamedTuple
 
 import torch
@@ -16,21 +14,6 @@ OPAQUE = 0.3  # opacity from which a Gaussian counts as part of a surface
 LARGE = 0.2  # of the scene's reach: Gaussians count as no wider than this
 AREA_POWER = 0.75
 SAMPLE, FEWER = 20_000, 6_000  # Gaussians looked at, and for what needs less
-
-
-@contextmanager
-def one_thread() -> Iterator[None]:
-    """Run torch on one thread; also a decorator.
-
-    For many operations on some ten thousand numbers each: on a busy machine two threads spend ten
-    times as long waiting for one another as one needs for the work.
-    """
-    before = torch.get_num_threads()
-    torch.set_num_threads(1)
-    try:
-        yield
-    finally:
-        torch.set_num_threads(before)
 
 
 class Sample(NamedTuple):
