@@ -111,5 +111,6 @@ def test_other_peoples_viewers_play_the_glb(tmp_path, viewer, make, size, floor)
     write_glb(animation, tmp_path / "a.glb")
     pictures, _ = shoot(tmp_path, viewer, tmp_path / "a.glb", animation, camera, frames)
     quality = compare(animation, camera, frames, pictures)
+    print("PSNR in dB:", [round(float(x), 1) for x in quality])
     assert min(quality) > floor
     assert psnr(*pictures) < min(quality) - 4  # it moved
