@@ -4,6 +4,9 @@ The limit counts the operations of every blended pixel (ewa) or of blurring ever
 the rate of a large matrix product. Projecting, sorting and binning come on top, and blending uses
 half of the register width that a matrix product does.
 
+With ``--device cuda``, gsplat draws the same pictures there; the last column says how well they
+agree with ewa's.
+
 Run with: python benchmarks/render.py [--gaussians 5000 60000] [--files a.ply b.ply] [--size 512]
 """
 
@@ -13,12 +16,14 @@ import resource
 import subprocess
 import sys
 import tempfile
+from functools import partial
 from pathlib import Path
 
 import torch
 from common import gemm_rate, hardware, seconds
 from rich.console import Console
 from rich.table import Table
+from torch import Tensor
 
 from newtongs.errors import InputError
 from newtongs.render import render
@@ -56,8 +61,25 @@ def filling(scene: GaussianScene, size: int) -> Camera:
     )[0]  # fmt: skip
 
 
+def psnr(a: Tensor, b: Tensor) -> float:
+    """Decibels between two pictures whose white is 1."""
+    return -10 * float((a.cpu() - b.cpu()).square().mean().log10())
+
+
+def add_gsplat(table: Table, name: str, scene: GaussianScene, camera: Camera) -> None:
+    """The same picture by gsplat."""
+    there, cuda = scene.to("cuda"), torch.device("cuda")
+    work = partial(render, there, camera, backend="gsplat")
+    s, pixels = seconds(work, cuda), camera.width * camera.height
+    decibels = psnr(render(scene, camera, backend="ewa").color, work().color)
+    table.add_row(
+        f"{name} ({len(scene):,})", f"gsplat, {hardware(cuda)}", f"{1e3 * s:.2f}",
+        f"{pixels / s / 1e6:.0f}", "", "", "", f"{decibels:.1f}",
+    )  # fmt: skip
+
+
 def add_rows(table: Table, name: str, scene: GaussianScene, camera: Camera, rate: float) -> None:
-    """Both renderers on one scene."""
+    """Both CPU renderers on one scene."""
     pixels = camera.width * camera.height
     work: list[tuple[str, str, str, float]] = [("light", "", "", BLUR * pixels)]
     try:
@@ -73,7 +95,6 @@ def add_rows(table: Table, name: str, scene: GaussianScene, camera: Camera, rate
             f"{name} ({len(scene):,})", backend, f"{1e3 * s:.1f}", f"{pixels / s / 1e6:.1f}",
             pairs_, blended_, f"{s * rate / operations:.1f}",
         )  # fmt: skip
-    table.add_section()
 
 
 def add_gaussian32(table: Table, rate: float) -> None:
@@ -118,17 +139,23 @@ def main() -> None:
     parser.add_argument("--gaussians", type=int, nargs="+", default=[5000, 60000])
     parser.add_argument("--files", type=Path, nargs="*", default=[])
     parser.add_argument("--size", type=int, default=512)
+    parser.add_argument("--device", choices=("cpu", "cuda"), default="cpu")
     args = parser.parse_args()
     rate = gemm_rate(CPU)
     table = Table(title=f"one picture of {args.size} x {args.size} on {hardware(CPU)}")
-    for heading in ("scene", "renderer", "ms", "Mpixel/s", "pairs", "M blended", "times the limit"):
-        table.add_column(heading, justify="left" if heading in ("scene", "renderer") else "right")
+    headings = ["scene", "renderer", "ms", "Mpixel/s", "pairs", "M blended", "times the limit"]
+    for heading in headings + ["dB"] * (args.device == "cuda"):
+        table.add_column(heading, justify="left" if heading in headings[:2] else "right")
     camera = orbit((0, 0, 0), width=args.size, height=args.size)[0]
-    for n in args.gaussians:
-        add_rows(table, "ball", ball(n), camera, rate)
+    pictures = [("ball", ball(n), camera) for n in args.gaussians]
     for path in args.files:
         scene = load(path)
-        add_rows(table, path.stem, scene, filling(scene, args.size), rate)
+        pictures.append((path.stem, scene, filling(scene, args.size)))
+    for picture in pictures:
+        add_rows(table, *picture, rate)
+        if args.device == "cuda":
+            add_gsplat(table, *picture)
+        table.add_section()
     add_gaussian32(table, rate)
     console = Console(width=110)
     console.print(table)

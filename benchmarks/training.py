@@ -4,6 +4,7 @@ An update is forward, backward and AdamW's step over sequences of 64 frames. The
 arithmetic of f_theta, three times that of a rollout, at the rate of a large float32 product.
 
 Run with: python benchmarks/training.py [--device cuda --sequences 65536] [--only ours eager]
+``--profile`` prints where an update of ours spends its time, kernel by kernel, instead.
 """
 
 import argparse
@@ -43,6 +44,7 @@ from newtongs.training.update import ReferenceUpdate
 # (model, states (B, T, 22)) -> a function that adds the gradient of the whole batch.
 Gradient = Callable[[], object]
 Way = Callable[["Case"], Gradient]
+PROFILED = 16  # kernels named in a profile
 CONFIG = TrainConfig(data=Path(), out=Path())
 
 
@@ -202,6 +204,30 @@ def add_row(table: Table, what: str, case: Case, small: Case, limit: float, firs
     return s
 
 
+def profile(case: Case) -> Table:
+    """Time of one update of ours by kernel, longest first."""
+    from torch.profiler import ProfilerActivity
+    from torch.profiler import profile as recording
+
+    update = ours(3)(case)
+    update()
+    synchronize(case.device)
+    with recording(activities=[ProfilerActivity.CUDA]) as record:
+        update()
+        synchronize(case.device)
+    kernels = sorted(record.key_averages(), key=lambda k: -k.device_time_total)
+    whole = sum(k.device_time_total for k in kernels)
+    table = Table(title=f"one update of {len(case.states):,} sequences on {hardware(case.device)}")
+    for heading in ("kernel", "calls", "us a call", "ms", "%"):
+        table.add_column(heading, justify="left" if heading == "kernel" else "right")
+    for k in kernels[:PROFILED]:
+        t = k.device_time_total
+        row = f"{k.count:,}", f"{t / k.count:.1f}", f"{t / 1e3:.1f}", f"{100 * t / whole:.1f}"
+        table.add_row(k.key[:60], *row)
+    table.add_row("all", f"{sum(k.count for k in kernels):,}", "", f"{whole / 1e3:.1f}", "100")
+    return table
+
+
 def main() -> None:
     """Print the table."""
     parser = argparse.ArgumentParser(description=__doc__)
@@ -209,10 +235,14 @@ def main() -> None:
     parser.add_argument("--sequences", type=int, default=256)
     parser.add_argument("--micro-batch", type=int, default=8192)
     parser.add_argument("--only", nargs="+", default=[""], help="rows with one of these in them")
+    parser.add_argument("--profile", action="store_true", help="ours by kernel (CUDA)")
     args = parser.parse_args()
     states = make_states(args.sequences, args.device)
     model = load_pretrained().to(args.device).train()
     case = Case(model, states, args.device, args.micro_batch)
+    if args.profile:
+        Console(width=110).print(profile(case))
+        return
     small = Case(model, make_states(min(2048, args.sequences), args.device), args.device, 512)
     rate = gemm_rate(args.device)
     work = 3 * len(states) * EVALUATIONS * flops(model)
