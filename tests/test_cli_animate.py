@@ -26,6 +26,7 @@ def run(*words):
 
 
 def test_one_command_makes_everything(park, tmp_path, capsys):
+    pytest.importorskip("imageio_ffmpeg", reason="needs newtongs[video]")
     run("animate", park, "--out", tmp_path, *SMALL, "--formats", "mp4", "gif", "png", "json", "glb",
         "html", "ply")  # fmt: skip
     said = capsys.readouterr().out

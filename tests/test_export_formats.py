@@ -129,6 +129,7 @@ def test_every_format_at_once(tmp_path):
 
 
 def test_frames_are_drawn_once_and_are_the_renderers(tmp_path, monkeypatch):
+    pytest.importorskip("imageio_ffmpeg", reason="needs newtongs[video]")
     from newtongs.render import render, video
     from newtongs.render.video import to_bytes
 

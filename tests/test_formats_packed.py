@@ -14,6 +14,8 @@ from test_scene import random_scene
 from newtongs.errors import InputError
 from newtongs.scene import load, save
 
+pytest.importorskip("gsply", reason="needs newtongs[formats]")
+
 
 @pytest.fixture
 def written(tmp_path):

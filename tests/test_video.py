@@ -13,6 +13,7 @@ from newtongs.render import Picture, contact_sheet, write_png, write_video
 from newtongs.render.video import to_bytes
 
 imageio = pytest.importorskip("imageio.v3")
+pytest.importorskip("imageio_ffmpeg", reason="needs newtongs[video]")
 
 
 def smooth(height, width, phase=0.0):
@@ -66,7 +67,6 @@ def test_contact_sheet_lays_rows_on_white(tmp_path):
 @pytest.mark.parametrize(("height", "width"), [(48, 64), (33, 47), (1, 1)])
 def test_mp4_shows_the_frames(tmp_path, height, width):
     """Also odd sizes, which the format does not know: the last row and column are doubled."""
-    pytest.importorskip("imageio_ffmpeg")
     frames = [smooth(height, width, phase=0.2 * i) for i in range(7)]
     write_video(tmp_path / "film.mp4", iter(frames), fps=12)
     film = imageio.imread(tmp_path / "film.mp4", plugin="FFMPEG")
@@ -83,7 +83,6 @@ def test_mp4_shows_the_frames(tmp_path, height, width):
 
 def test_mp4_says_what_its_colours_mean(tmp_path):
     """Saturated colours come back: both ends use the same matrix."""
-    pytest.importorskip("imageio_ffmpeg")
     colors = np.eye(3, dtype=np.uint8)[:, None, None] * 255 + np.zeros((1, 32, 32, 1), np.uint8)
     write_video(tmp_path / "film.mp4", colors)
     film = imageio.imread(tmp_path / "film.mp4", plugin="FFMPEG")

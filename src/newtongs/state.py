@@ -122,7 +122,8 @@ def make(**fields: Tensor | Sequence[float] | float) -> StateTensor:
     """A state from whatever is known of it: ``make(p=(0, 1, 0), v=(2, 0, 0))``.
 
     Missing fields are the identity rotation, unit scale, rest, and the default material
-    ``m = 1, e = 0.75, mu = 0.2``. Leading dimensions broadcast.
+    ``m = 1, e = 0.75, mu = 0.2``. Leading dimensions broadcast. One field on a GPU takes the others
+    there.
     """
     zeros, ones = (0.0, 0.0, 0.0), (1.0, 1.0, 1.0)
     rest = {"p": zeros, "q": (1.0, *zeros), "v": zeros, "w": zeros, "s": ones, "u": zeros}
@@ -152,7 +153,9 @@ def _join(parts: Mapping[str, Tensor]) -> StateTensor:
     except RuntimeError as error:
         given = ", ".join(f"{k} {tuple(x.shape)}" for k, x in parts.items() if x.dim() > 1)
         raise InputError(f"leading dimensions of the fields must agree, got {given}") from error
-    return torch.cat([parts[k].expand(*shape, -1) for k in LAYOUT], dim=-1)
+    devices = {x.device for x in parts.values()}
+    there = next((d for d in devices if d.type != "cpu"), torch.device("cpu"))
+    return torch.cat([parts[k].to(there).expand(*shape, -1) for k in LAYOUT], dim=-1)
 
 
 def _field(name: str, value: Any) -> Tensor:

@@ -65,7 +65,7 @@ class _Surroundings(NamedTuple):
 def cluster(
     scene: GaussianScene, floor: Floor, *, voxel: float | None = None, least: int | None = None
 ) -> list[Cluster]:
-    """Object-like clusters above the floor, the best first.
+    """Object-like clusters above the floor, the best first; found on the CPU.
 
     Args:
         scene: the Gaussians.
@@ -75,6 +75,7 @@ def cluster(
     """
     if voxel is not None and not voxel > 0:
         raise InputError(f"voxel: expected a length above zero, got {voxel}")
+    there, scene = scene.device, scene.to("cpu")
     h = floor.heights(scene.means)
     solid = (scene.opacities >= OPAQUE) & torch.isfinite(h)
     body = solid & (h > floor.thickness)
@@ -87,7 +88,7 @@ def cluster(
     if floor.kind == "found":
         ground = ((labels < 0) & (h.abs() <= floor.thickness)).nonzero().squeeze(-1)
         found = [_with_foot(scene, floor, h, size, ground, c) for c in found]
-    return [replace(c, id=i) for i, c in enumerate(found)]
+    return [replace(c, id=i, mask=c.mask.to(there)) for i, c in enumerate(found)]
 
 
 def label(scene: GaussianScene, clusters: Sequence[Cluster]) -> GaussianScene:
@@ -101,11 +102,13 @@ def label(scene: GaussianScene, clusters: Sequence[Cluster]) -> GaussianScene:
 @one_thread()
 def without_floaters(scene: GaussianScene, *, voxel: float | None = None) -> Tensor:
     """Mask ``(N,)`` of a capture of one object without the specks that float around it."""
+    there, scene = scene.device, scene.to("cpu")
     solid = (scene.opacities >= OPAQUE) & torch.isfinite(scene.means).all(-1)
     if not solid.any():
-        return torch.ones_like(solid)
+        return torch.ones_like(solid).to(there)
     around = _Surroundings(*middle_and_reach(scene.means[solid], scene.opacities[solid]), torch.inf)
-    return _labels(scene, solid, voxel or spacing(scene.means[solid], around), None, around) >= 0
+    labels = _labels(scene, solid, voxel or spacing(scene.means[solid], around), None, around)
+    return (labels >= 0).to(there)
 
 
 def _surroundings(scene: GaussianScene, floor: Floor, h: Tensor, solid: Tensor) -> _Surroundings:

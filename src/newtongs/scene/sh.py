@@ -71,8 +71,8 @@ def rotation_matrices(R: Tensor, degree: int = MAX_DEGREE) -> list[Tensor]:
     """
     R = _checked_rotation(R)
     d, inverses = _samples(degree)
-    turned = basis(d @ R.mT, degree)
-    D = [turned[..., _block(k)].mT @ inverse for k, inverse in enumerate(inverses)]
+    turned = basis(d.to(R) @ R.mT, degree)
+    D = [turned[..., _block(k)].mT @ inverse.to(R) for k, inverse in enumerate(inverses)]
     return [torch.ones_like(D[0]), *D[1:]]  # exactly one, so that degree 0 keeps its bits
 
 

@@ -60,18 +60,20 @@ class WorldFrame:
 
     def to_physics(self, points: Vec3) -> Vec3:
         """Points ``(..., 3)`` of the scene in the physics frame."""
-        turned = rotations.rotate(self.rotation, points.double())
-        return (self.scale * turned + self.offset.to(turned)).to(points.dtype)
+        x = points.double()
+        turned = rotations.rotate(self.rotation.to(x), x)
+        return (self.scale * turned + self.offset.to(x)).to(points.dtype)
 
     def to_scene(self, points: Vec3) -> Vec3:
         """Points ``(..., 3)`` of the physics frame in the scene."""
-        back = (points.double() - self.offset) / self.scale
-        return rotations.rotate(rotations.conjugate(self.rotation), back).to(points.dtype)
+        x = points.double()
+        back = (x - self.offset.to(x)) / self.scale
+        return rotations.rotate(rotations.conjugate(self.rotation).to(x), back).to(points.dtype)
 
     def state_to_physics(self, z: StateTensor) -> StateTensor:
         """States ``(..., 22)`` of the scene in the physics frame."""
         x = State(z.double())
-        k, turn = self.scale, self.rotation.expand(*z.shape[:-1], 4)
+        k, turn = self.scale, self.rotation.to(x.q).expand(*z.shape[:-1], 4)
         return pack(
             p=self.to_physics(x.p), q=rotations.multiply(turn, x.q),
             v=k * rotations.rotate(turn, x.v), w=x.w, s=k * x.s, u=k * x.u, m=x.m, e=x.e, mu=x.mu,
@@ -80,7 +82,7 @@ class WorldFrame:
     def state_to_scene(self, z: StateTensor) -> StateTensor:
         """States ``(..., 22)`` of the physics frame in the scene."""
         x = State(z.double())
-        k, turn = self.scale, rotations.conjugate(self.rotation).expand(*z.shape[:-1], 4)
+        k, turn = self.scale, rotations.conjugate(self.rotation).to(x.q).expand(*z.shape[:-1], 4)
         return pack(
             p=self.to_scene(x.p), q=rotations.multiply(turn, x.q),
             v=rotations.rotate(turn, x.v) / k, w=x.w, s=x.s / k, u=x.u / k, m=x.m, e=x.e, mu=x.mu,
