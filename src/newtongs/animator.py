@@ -170,7 +170,7 @@ def animate(
         if isinstance(background, str) and background in TEMPLATES and ground is None:
             ground = WorldFrame.identity()
             height = STAGE_HEIGHT if height is None else height
-        stage = move_stage(stage, opened(background), ground, height)
+        stage = move_stage(stage, opened(background).to("cpu"), ground, height)
     stage = settle(stage, floor if background is None else None)
     starts = [initial_state(stage, i, one) for i, one in zip(stage.indices, pushes, strict=True)]
     if goal is not None:

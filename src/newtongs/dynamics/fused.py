@@ -2,12 +2,13 @@
 
 It has no semantics of its own: what it computes is ``GaussianNND.rollout``, and parity with it, in
 value and gradient, is a test. One kernel evaluates a whole network, one does the arithmetic
-between two evaluations; nothing else runs. Weight gradients are large matrix products over the
-factors that the backward kernels write.
+between two evaluations; nothing else runs. Gradients of the narrow layers are summed up by the
+backward kernels, that of the wide one is a large matrix product over factors that they write.
 """
 
 import math
 from dataclasses import dataclass, field
+from functools import cache, partial
 from typing import Any
 
 import torch
@@ -27,22 +28,41 @@ STAGES = 4
 # (ahead, weight) of RK4's first three stages: where the next one is evaluated, and its share.
 TABLEAU = ((0.5, 1.0), (0.5, 2.0), (1.0, 2.0))
 
-# Block shapes measured fastest on an H200; two and three passes leave less room for weights.
-TOP = {"ROWS": 64, "CHUNK": 64, "num_warps": 4, "num_stages": 2}
-ONE_PASS = {
-    "forward": {"ROWS": 64, "CHUNK": 32, "num_warps": 4, "num_stages": 4},
-    "top": TOP,
-    "backward": {"ROWS": 128, "CHUNK": 64, "num_warps": 8, "num_stages": 2},
-}
-MORE_PASSES = {
-    "forward": {"ROWS": 64, "CHUNK": 32, "num_warps": 4, "num_stages": 3},
-    "top": TOP,
-    "backward": {"ROWS": 128, "CHUNK": 32, "num_warps": 8, "num_stages": 3},
+
+@dataclass(frozen=True)
+class Block:
+    """How a network's kernel is cut up."""
+
+    rows: int
+    chunk: int  # hidden units at a time
+    warps: int
+    stages: int  # of the loads' pipeline
+    programs: int = 0  # a multiprocessor; each takes several blocks of rows, or one if zero
+
+    def options(self) -> dict[str, int]:
+        """For the launch."""
+        shape = {"ROWS": self.rows, "CHUNK": self.chunk}
+        return shape | {"num_warps": self.warps, "num_stages": self.stages}
+
+
+# Measured fastest on an H200 with three passes.
+DEEP = {
+    "forward": Block(64, 32, warps=4, stages=3),
+    "top": Block(32, 64, warps=4, stages=3, programs=2),
+    "bottom": Block(128, 64, warps=8, stages=2, programs=1),
 }
 SHALLOW = {
-    "forward": {"ROWS": 64, "CHUNK": 64, "num_warps": 4, "num_stages": 2},
-    "backward": {"ROWS": 64, "CHUNK": 64, "num_warps": 4, "num_stages": 2},
+    "forward": Block(64, 64, warps=4, stages=2),
+    "bottom": Block(128, 64, warps=4, stages=2, programs=2),
 }
+
+
+@cache
+def multiprocessors(device: torch.device) -> int:
+    """Of the card; a few stand in for them in Triton's interpreter, which has none."""
+    if device.type != "cuda":
+        return 1
+    return int(torch.cuda.get_device_properties(device).multi_processor_count)
 
 
 def halves(w: Tensor) -> tuple[Tensor, Tensor]:
@@ -61,7 +81,8 @@ def padded(w: Tensor, *shape: int) -> Tensor:
 class FusedNetwork:
     """One residual network with tanh output: its kernels, and the gradients of its weights.
 
-    ``slots`` backward calls write their factors side by side before one product takes them all.
+    ``slots`` backward calls write the factors of W2's gradient side by side before one product
+    takes them all; the other gradients are summed up by the kernels.
     """
 
     def __init__(
@@ -72,7 +93,7 @@ class FusedNetwork:
         self.out, self.hidden = self.layers[-1].out_features, self.layers[0].out_features
         self.rows, self.passes, self.scale, self.slots = rows, passes, scale, slots
         self.device = self.layers[0].weight.device
-        self.blocks = (ONE_PASS if passes == 1 else MORE_PASSES) if self.deep else SHALLOW
+        self.blocks = DEEP if self.deep else SHALLOW
         self.padded_rows = -(-rows // 128) * 128
         self.factors: dict[str, Tensor] = {}
         self.sums: dict[str, Tensor] = {}
@@ -87,114 +108,121 @@ class FusedNetwork:
         self.w_out = halves(padded(last.T, self.hidden, OUTPUTS))
         self.w_out_t = halves(padded(last, OUTPUTS, self.hidden))
         self.w2 = halves(middle[0].T) if self.deep else ()
-        self.w2t = halves(middle[0]) if self.deep else ()
+        self.w2t = middle[0].half().contiguous() if self.deep else None
         self.b1 = self.layers[0].bias.detach()
         self.b2 = (self.layers[1].bias.detach(),) if self.deep else ()
         self.b_out = padded(self.layers[-1].bias, OUTPUTS)
 
-    def _options(self, direction: str) -> dict[str, Any]:
-        block = self.blocks[direction]
-        return {"STATE": DIM, "HIDDEN": self.hidden, "PASSES": self.passes, **block}
+    def _options(self, part: str) -> dict[str, int]:
+        """Of the forward pass, or of the backward pass's ``top`` or ``bottom``."""
+        common = {"HIDDEN": self.hidden, **self.blocks[part].options()}
+        if self.blocks[part].programs:
+            common["TURNS"] = -(-self._blocks(part) // self._programs(part))
+        return common if part == "top" else common | {"STATE": DIM, "PASSES": self.passes}
 
-    def _grid(self, direction: str) -> tuple[int]:
-        return (-(-self.rows // self.blocks[direction]["ROWS"]),)
+    def _blocks(self, part: str) -> int:
+        return -(-self.rows // self.blocks[part].rows)
+
+    def _programs(self, part: str) -> int:
+        """As many as there are blocks, or as the card runs at once."""
+        at_once = self.blocks[part].programs * multiprocessors(self.device)
+        return min(self._blocks(part), at_once) if at_once else self._blocks(part)
 
     def activations(self) -> Tensor:
-        """Room for what ``slots`` calls of the deep network keep: (2, slots, rows, hidden)."""
-        shape = (2, self.slots, self.padded_rows, self.hidden)
-        make = torch.empty if self.padded_rows == self.rows else torch.zeros
-        return make(shape, dtype=torch.float16, device=self.device)
+        """Room for what ``slots`` calls of the deep network keep: (slots, rows, hidden)."""
+        shape = (self.slots, self.rows, self.hidden)
+        return torch.empty(shape, dtype=torch.float16, device=self.device)
 
-    def forward(self, x: StateTensor, kept: Tensor | None = None, slot: int = 0) -> Tensor:
-        """``tanh(network(x))``, (outputs, rows), for float32 ``x`` (22, rows)."""
+    def forward(self, x: StateTensor, kept: Tensor | None = None) -> Tensor:
+        """``tanh(network(x))``, (outputs, rows), for float32 ``x`` (22, rows).
+
+        ``kept``, (rows, hidden), receives what the backward pass of a deep network needs.
+        """
         r = x.new_empty(self.out, self.rows)
         if self.deep:
-            h1, a2 = (r, r) if kept is None else (kept[0, slot], kept[1, slot])
-            kernels.two_layer_forward[self._grid("forward")](
-                x, r, h1, a2, self.rows, *self.w1, self.b1, *self.w2, *self.b2, *self.w_out,
-                self.b_out, SAVE=kept is not None, OUT=self.out, **self._options("forward"),
+            kernels.two_layer_forward[(self._programs("forward"),)](
+                x, r, r if kept is None else kept, self.rows, *self.w1, self.b1, *self.w2,
+                *self.b2, *self.w_out, self.b_out, SAVE=kept is not None, OUT=self.out,
+                **self._options("forward"),
             )  # fmt: skip
         else:
-            kernels.one_layer_forward[self._grid("forward")](
+            kernels.one_layer_forward[(self._programs("forward"),)](
                 x, r, self.rows, *self.w1, self.b1, *self.w_out, self.b_out, OUT=self.out,
                 **self._options("forward"),
             )  # fmt: skip
         return r
 
     def backward(
-        self, x: StateTensor, r: Tensor, g: Tensor, slot: int, kept: Tensor | None = None
+        self, x: StateTensor, r: Tensor, g: Tensor, slot: int = 0, kept: Tensor | None = None
     ) -> Tensor:
-        """Gradient of ``x`` given that of ``r``; the weights' factors go to ``slot``."""
-        gx = torch.empty_like(x)
-        f = {k: v[slot] for k, v in self._factors().items()}
+        """Gradient of ``x`` given that of ``r``; the weights' are summed up or go to ``slot``."""
+        gx, sums = torch.empty_like(x), self._sums()
         weights = (*self.w1, *self.w1t, self.b1)
         if self.deep:
             assert kept is not None
-            top = self.blocks["top"]
-            kernels.two_layer_backward_top[(*self._grid("top"), self.hidden // top["CHUNK"])](
-                r, g, kept[1, slot], self.rows, self.scale, *self.w_out_t,
-                f["h"], f["d2"], f["d_out"], f["sums"], OUT=self.out, HIDDEN=self.hidden, **top,
+            f = {k: v[slot] for k, v in self._factors().items()}
+            parts = self.hidden // self.blocks["top"].chunk
+            kernels.two_layer_backward_top[(self._programs("top"), parts)](
+                r, g, kept, self.rows, self.scale, *self.w_out_t, f["d2"], sums["w_out"],
+                sums["b_out"], sums["b2"], OUT=self.out, AHEAD=self.blocks["top"].stages,
+                **self._options("top"),
             )  # fmt: skip
-            kernels.two_layer_backward_bottom[self._grid("backward")](
-                x, f["d2"], gx, self.rows, self.scale, *weights, *self.w2t, f["x"], f["d1"],
-                **self._options("backward"),
+            kernels.two_layer_backward_bottom[(self._programs("bottom"),)](
+                x, f["d2"], gx, self.rows, self.scale, *weights, self.w2t, f["h1"], sums["w1"],
+                **self._options("bottom"),
             )  # fmt: skip
         else:
-            kernels.one_layer_backward[self._grid("backward")](
+            kernels.one_layer_backward[(self._programs("bottom"),)](
                 x, r, g, gx, self.rows, self.scale, *weights, *self.w_out_t,
-                f["x"], f["h"], f["d1"], f["d_out"], f["sums"], OUT=self.out,
-                **self._options("backward"),
+                sums["w1"], sums["w_out"], sums["b_out"], OUT=self.out,
+                **self._options("bottom"),
             )  # fmt: skip
         return gx
 
-    def _factors(self) -> dict[str, Tensor]:
-        """Factors of the weight gradients; rows beyond the batch stay zero."""
-        if not self.factors:
-            widths = {"x": INPUTS, "h": self.hidden, "d1": self.hidden, "d_out": OUTPUTS}
-            if self.deep:
-                widths["d2"] = self.hidden
-            self.factors = {
-                k: torch.zeros(
-                    self.slots, self.padded_rows, w, dtype=torch.float16, device=self.device
-                )
-                for k, w in widths.items()
+    def _sums(self) -> dict[str, Tensor]:
+        """Gradients summed up so far, one part a program."""
+        if not self.sums:
+            bottom = self._programs("bottom")
+            top = self._programs("top") if self.deep else bottom
+            shapes = {
+                "w1": (bottom, self.hidden, INPUTS),
+                "w_out": (top, OUTPUTS, self.hidden),
+                "b_out": (top, OUTPUTS),
             }
-            (blocks,) = self._grid("top" if self.deep else "backward")
-            width = OUTPUTS + (self.hidden if self.deep else 0)
-            self.factors["sums"] = torch.zeros(self.slots, blocks, width, device=self.device)
+            if self.deep:
+                shapes |= {"b2": (top, self.hidden), "w2": (SLABS, self.hidden, self.hidden)}
+            self.sums = {k: torch.zeros(n, device=self.device) for k, n in shapes.items()}
+        return self.sums
+
+    def _factors(self) -> dict[str, Tensor]:
+        """Factors of W2's gradient, (slots, rows, hidden); rows beyond the batch stay zero."""
+        if not self.factors:
+            shape = (self.slots, self.padded_rows, self.hidden)
+            make = partial(torch.zeros, shape, dtype=torch.float16, device=self.device)
+            self.factors = {"d2": make(), "h1": make()}
         return self.factors
 
-    def accumulate(self, kept: Tensor | None = None) -> None:
-        """Products of all slots' factors, added to the sums."""
-        f = self.factors
-        self._add("w1", f["d1"], f["x"])
-        self._add("w_out", f["d_out"], f["h"])
-        if self.deep:
-            assert kept is not None
-            self._add("w2", f["d2"], kept[0])
-        self.sums["bias"] = _added(self.sums.get("bias"), f["sums"].sum((0, 1)))
-
-    def _add(self, name: str, d: Tensor, h: Tensor) -> None:
-        """Add ``d^T h`` over all slots and rows, cut into slabs."""
-        d, h = (x.reshape(SLABS, -1, x.shape[-1]) for x in (d, h))
+    def accumulate(self) -> None:
+        """Add ``d2^T h1`` over all slots and rows, cut into slabs, to the sums."""
+        d, h = (self.factors[k].reshape(SLABS, -1, self.hidden) for k in ("d2", "h1"))
         if d.is_cuda:
             product = torch.bmm(d.transpose(1, 2), h, out_dtype=torch.float32)
         else:
             product = torch.bmm(d.transpose(1, 2).float(), h.float())
-        self.sums[name] = _added(self.sums.get(name), product)
+        self.sums["w2"].add_(product)
 
     @torch.no_grad()
     def collect(self) -> None:
         """Add the accumulated gradients to the parameters' and start anew."""
-        w1 = self.sums["w1"].sum(0)
-        bias = self.sums["bias"]
+        total = {k: x.sum(0) / self.scale for k, x in self.sums.items()}
+        w1 = total["w1"]
         gradients = [(w1[:, :DIM], w1[:, -1])]  # the column of ones stands for the bias
         if self.deep:
-            gradients.append((self.sums["w2"].sum(0), bias[: self.hidden]))
-        gradients.append((self.sums["w_out"].sum(0)[: self.out], bias[-OUTPUTS:][: self.out]))
-        for layer, (weight, bias_) in zip(self.layers, gradients, strict=True):
-            layer.weight.grad = _added(layer.weight.grad, weight / self.scale)
-            layer.bias.grad = _added(layer.bias.grad, bias_ / self.scale)
+            gradients.append((total["w2"], total["b2"]))
+        gradients.append((total["w_out"][: self.out], total["b_out"][: self.out]))
+        for layer, (weight, bias) in zip(self.layers, gradients, strict=True):
+            layer.weight.grad = _added(layer.weight.grad, weight)
+            layer.bias.grad = _added(layer.bias.grad, bias)
         for x in self.sums.values():
             x.zero_()
 
@@ -241,7 +269,7 @@ class FusedRollout:
         """Whether the kernels cover this configuration."""
         c = model.config
         whole = c.contact and c.continuous_residual and c.contact_residual
-        return whole and c.solver == "rk4" and c.hidden in (64, 128, 256)
+        return whole and c.solver == "rk4" and c.hidden in (128, 256)
 
     def prepare(self) -> None:
         """Take over the parameters' present values."""
@@ -281,11 +309,10 @@ class FusedRollout:
         return torch.stack(frames).permute(2, 0, 1), tape
 
     def _forward(self, z: Tensor, c: Tensor, h: float, save: bool) -> tuple[Tensor, Substep]:
-        kept = self.f.activations() if save else None
-        s = Substep(h, kept=kept)
+        s = Substep(h, kept=self.f.activations() if save else None)
         x, total = z, torch.empty_like(z)
         for i, (ahead, weight) in enumerate(TABLEAU):
-            r = self.f.forward(x, kept, i)
+            r = self.f.forward(x, None if s.kept is None else s.kept[i])
             s.x.append(x)
             s.r.append(r)
             x = torch.empty_like(z)
@@ -293,7 +320,7 @@ class FusedRollout:
                 z, s.x[i], r, total, total, x, c, self.rows, h, ahead, weight, FIRST=i == 0,
                 ROWS=ROWS,
             )  # fmt: skip
-        r = self.f.forward(x, kept, STAGES - 1)
+        r = self.f.forward(x, None if s.kept is None else s.kept[-1])
         s.x.append(x)
         s.r.append(r)
         s.total, s.out, s.after, landed = total, *(torch.empty_like(z) for _ in range(3))
@@ -322,28 +349,28 @@ class FusedRollout:
     ) -> tuple[Tensor, Tensor]:
         """One substep back; gradients of its start come in two parts, as they went in."""
         n = self.rows
+        assert s.kept is not None
         # Only the 19 moving channels are written and read; the others hold whatever was there.
         g_out, g_after, g_z, g_x, g_sum = (torch.empty_like(g) for _ in range(5))
         g_d, g_r = torch.empty_like(s.d), torch.empty_like(s.r[0])
         physics.land_backward[self.grid](
             s.out, s.after, s.d, g, more, g_out, g_after, g_d, c, sums, n, ROWS=ROWS
         )
-        g_net = self.h.backward(s.after, s.d, g_d, 0)
-        self.h.accumulate()
+        g_net = self.h.backward(s.after, s.d, g_d)
         physics.last_stage_backward[self.grid](
             s.x[0], s.x[3], s.r[3], s.total, s.out, g_out, g_after, g_net, g_sum, g_z, g_x, g_r,
             c, sums, n, s.h, ROWS=ROWS,
         )  # fmt: skip
         for i in reversed(range(STAGES - 1)):
-            g_net = self.f.backward(s.x[i + 1], s.r[i + 1], g_r, i + 1, s.kept)
+            g_net = self.f.backward(s.x[i + 1], s.r[i + 1], g_r, i + 1, s.kept[i + 1])
             g_next, g_x, g_r = g_x, torch.empty_like(g), torch.empty_like(g_r)
             ahead, weight = TABLEAU[i]
             physics.stage_backward[self.grid](
                 s.x[0], s.x[i], s.r[i], g_next, g_net, g_sum, g_z, g_x, g_r, c, sums, n, s.h,
                 ahead, weight, FIRST=i == 0, ROWS=ROWS,
             )  # fmt: skip
-        g_net = self.f.backward(s.x[0], s.r[0], g_r, 0, s.kept)
-        self.f.accumulate(s.kept)
+        g_net = self.f.backward(s.x[0], s.r[0], g_r, 0, s.kept[0])
+        self.f.accumulate()
         return g_z, g_net
 
 

@@ -10,9 +10,11 @@ Products run on tensor cores in half precision with float32 accumulation. An ope
 Trained weights need three passes: measured against float64, the gradient is off by 2e-3 with one or
 two and by 1e-5 with three.
 
-The backward kernels write the factors of the weight gradients in half precision, for large matrix
-products afterwards. Gradients come in scaled, so that half precision can hold them, with most of
-its range left above a typical one: with 256 times less room two full runs ended in NaN.
+Backward, a program takes TURNS blocks of rows one after the other and sums up the narrow weight
+gradients itself; it owns its place in the sums, so that there are no atomics and the order is
+fixed. The wide one, W2's, is left to a large matrix product over ``d2`` and ``h1``, which go to
+memory in half precision. Gradients come in scaled, so that half precision can hold them, with most
+of its range left above a typical one: with 256 times less room two full runs ended in NaN.
 """
 
 import triton
@@ -71,19 +73,29 @@ def _hidden(x, w_hi, w_lo, bias, inputs, columns, HIDDEN: tl.constexpr):
 
 
 @triton.jit
+def _add_to(pointers, values):
+    """Add to sums that no other program touches."""
+    tl.store(pointers, tl.load(pointers) + values)
+
+
+@triton.jit
+def _with_one(x, inputs):
+    """Inputs as a factor of W1's gradient; the last column, of ones, makes its bias's."""
+    return tl.where(inputs[None, :] == 31, 1.0, x).to(tl.float16)
+
+
+@triton.jit
 def two_layer_forward(
-    x_ptr, r_ptr, h1_out, a2_out, n,
+    x_ptr, r_ptr, a2_out, n,
     w1_hi, w1_lo, b1, w2_hi, w2_lo, b2, w3_hi, w3_lo, b3,
     STATE: tl.constexpr, OUT: tl.constexpr, HIDDEN: tl.constexpr, SAVE: tl.constexpr,
     ROWS: tl.constexpr, CHUNK: tl.constexpr, PASSES: tl.constexpr,
 ):  # fmt: skip
     """``r = tanh(W3 silu(W2 silu(W1 x)))``; weights stand as (inputs, outputs), padded to 32, 16.
 
-    With SAVE the first layer's activations and the second's pre-activations are kept for the
-    backward pass, in half precision.
+    With SAVE the second layer's pre-activations are kept for the backward pass, in half precision.
     """
     rows = tl.program_id(0) * ROWS + tl.arange(0, ROWS)
-    real = rows[:, None] < n
     wide, narrow, chunk = tl.arange(0, HIDDEN), tl.arange(0, 16), tl.arange(0, CHUNK)
     inputs = tl.arange(0, 32)
     x = _load_narrow(x_ptr, rows, inputs, n, STATE)
@@ -91,13 +103,10 @@ def two_layer_forward(
     for start in range(0, HIDDEN, CHUNK):
         c = start + chunk
         a1 = _hidden(x, w1_hi, w1_lo, b1, inputs, c, HIDDEN)
-        h1 = a1 * tl.sigmoid(a1)
-        if SAVE:
-            tl.store(_tile(h1_out, rows, c, HIDDEN), h1.to(tl.float16), real)
-        a2 = _dot_weight(h1, w2_hi, w2_lo, c, wide, HIDDEN, a2, PASSES)
+        a2 = _dot_weight(a1 * tl.sigmoid(a1), w2_hi, w2_lo, c, wide, HIDDEN, a2, PASSES)
     a2 += tl.load(b2 + wide)[None, :]
     if SAVE:
-        tl.store(_tile(a2_out, rows, wide, HIDDEN), a2.to(tl.float16), real)
+        tl.store(_tile(a2_out, rows, wide, HIDDEN), a2.to(tl.float16), rows[:, None] < n)
     h2 = a2 * tl.sigmoid(a2)
     o = tl.zeros((ROWS, 16), tl.float32) + tl.load(b3 + narrow)[None, :]
     o = _dot_weight(h2, w3_hi, w3_lo, wide, narrow, 16, o, PASSES)
@@ -106,64 +115,72 @@ def two_layer_forward(
 
 @triton.jit
 def two_layer_backward_top(
-    r_ptr, g_ptr, a2_ptr, n, scale, w3t_hi, w3t_lo, h2_out, d2_out, d3_out, sums,
-    OUT: tl.constexpr, HIDDEN: tl.constexpr, ROWS: tl.constexpr, CHUNK: tl.constexpr,
+    r_ptr, g_ptr, a2_ptr, n, scale, w3t_hi, w3t_lo, d2_out, w3_sums, b3_sums, b2_sums,
+    OUT: tl.constexpr, HIDDEN: tl.constexpr, TURNS: tl.constexpr, AHEAD: tl.constexpr,
+    ROWS: tl.constexpr, CHUNK: tl.constexpr,
 ):  # fmt: skip
-    """From the outputs' gradient to the second layer's: ``d3``, ``d2``, and ``h2`` for the weights.
+    """From the outputs' gradient to the second layer's, ``d2``, for CHUNK units of some rows.
 
-    A block handles CHUNK units of ROWS objects; ``sums`` receives its column sums of ``d2`` and
-    ``d3``, which are the biases' gradients.
+    Sums: W3's gradient (programs, 16, HIDDEN), the biases' (programs, 16) and (programs, HIDDEN).
     """
-    block, part = tl.program_id(0), tl.program_id(1)
-    rows = block * ROWS + tl.arange(0, ROWS)
-    real = rows[:, None] < n
+    program, part = tl.program_id(0), tl.program_id(1)
     narrow, c = tl.arange(0, 16), part * CHUNK + tl.arange(0, CHUNK)
-    r = _load_narrow(r_ptr, rows, narrow, n, OUT)
-    d3 = _bounded(_load_narrow(g_ptr, rows, narrow, n, OUT) * scale * (1 - r * r))
+    w_sum = tl.zeros((16, CHUNK), tl.float32)
+    d3_sum, d2_sum = tl.zeros((16,), tl.float32), tl.zeros((CHUNK,), tl.float32)
+    for turn in tl.range(0, TURNS, num_stages=AHEAD):
+        rows = (turn * tl.num_programs(0) + program) * ROWS + tl.arange(0, ROWS)
+        real = rows[:, None] < n
+        r = _load_narrow(r_ptr, rows, narrow, n, OUT)
+        d3 = _bounded(_load_narrow(g_ptr, rows, narrow, n, OUT) * scale * (1 - r * r))
+        g2 = tl.zeros((ROWS, CHUNK), tl.float32)
+        g2 = _dot_weight(d3, w3t_hi, w3t_lo, narrow, c, HIDDEN, g2, 3)
+        a2 = tl.load(_tile(a2_ptr, rows, c, HIDDEN), real, other=0.0).to(tl.float32)
+        sigma = tl.sigmoid(a2)
+        h2 = a2 * sigma
+        d2 = _bounded(g2 * (sigma + h2 * (1 - sigma)))
+        tl.store(_tile(d2_out, rows, c, HIDDEN), d2.to(tl.float16), real)
+        w_sum = tl.dot(tl.trans(d3.to(tl.float16)), h2.to(tl.float16), w_sum)
+        d3_sum += tl.sum(d3, 0)
+        d2_sum += tl.sum(d2, 0)
+    _add_to(_tile(w3_sums + program * 16 * HIDDEN, narrow, c, HIDDEN), w_sum)
+    _add_to(b2_sums + program * HIDDEN + c, d2_sum)
     if part == 0:
-        tl.store(_tile(d3_out, rows, narrow, 16), d3.to(tl.float16), real)
-        tl.store(sums + block * (HIDDEN + 16) + HIDDEN + narrow, tl.sum(d3, 0))
-    g2 = _dot_weight(d3, w3t_hi, w3t_lo, narrow, c, HIDDEN, tl.zeros((ROWS, CHUNK), tl.float32), 3)
-    a2 = tl.load(_tile(a2_ptr, rows, c, HIDDEN), real, other=0.0).to(tl.float32)
-    sigma = tl.sigmoid(a2)
-    h2 = a2 * sigma
-    d2 = _bounded(g2 * (sigma + h2 * (1 - sigma)))
-    tl.store(_tile(h2_out, rows, c, HIDDEN), h2.to(tl.float16), real)
-    tl.store(_tile(d2_out, rows, c, HIDDEN), d2.to(tl.float16), real)
-    tl.store(sums + block * (HIDDEN + 16) + c, tl.sum(d2, 0))
+        _add_to(b3_sums + program * 16 + narrow, d3_sum)
 
 
 @triton.jit
 def two_layer_backward_bottom(
-    x_ptr, d2_ptr, gx_ptr, n, scale, w1_hi, w1_lo, w1t_hi, w1t_lo, b1, w2t_hi, w2t_lo,
-    x_out, d1_out,
-    STATE: tl.constexpr, HIDDEN: tl.constexpr,
+    x_ptr, d2_ptr, gx_ptr, n, scale, w1_hi, w1_lo, w1t_hi, w1t_lo, b1, w2t, h1_out, w1_sums,
+    STATE: tl.constexpr, HIDDEN: tl.constexpr, TURNS: tl.constexpr,
     ROWS: tl.constexpr, CHUNK: tl.constexpr, PASSES: tl.constexpr,
 ):  # fmt: skip
-    """From the second layer's gradient to the first's and the inputs'.
+    """From the second layer's gradient to the inputs'; the first layer's activations on the way.
 
-    The last column of ``x_out`` is set to one, so that its product with ``d1`` holds the first
-    bias's gradient.
+    Of W2 the high half is enough: ``d2`` has lost as many bits.
+    Sums: W1's gradient and, in the last column, its bias's: (programs, HIDDEN, 32).
     """
-    rows = tl.program_id(0) * ROWS + tl.arange(0, ROWS)
-    real = rows[:, None] < n
+    program = tl.program_id(0)
     wide, chunk, inputs = tl.arange(0, HIDDEN), tl.arange(0, CHUNK), tl.arange(0, 32)
-    x = _load_narrow(x_ptr, rows, inputs, n, STATE)
-    factor = tl.where(inputs[None, :] == 31, 1.0, x).to(tl.float16)
-    tl.store(_tile(x_out, rows, inputs, 32), factor, real)
-    d2 = tl.load(_tile(d2_ptr, rows, wide, HIDDEN), real, other=0.0)
-    gx = tl.zeros((ROWS, 32), tl.float32)
-    for start in range(0, HIDDEN, CHUNK):
-        c = start + chunk
-        g1 = tl.dot(d2, tl.load(_tile(w2t_hi, wide, c, HIDDEN)))
-        if PASSES >= 2:
-            g1 = tl.dot(d2, tl.load(_tile(w2t_lo, wide, c, HIDDEN)), g1)
-        a1 = _hidden(x, w1_hi, w1_lo, b1, inputs, c, HIDDEN)
-        s1 = tl.sigmoid(a1)
-        d1 = _bounded(g1 * (s1 + a1 * s1 * (1 - s1)))
-        tl.store(_tile(d1_out, rows, c, HIDDEN), d1.to(tl.float16), real)
-        gx = _dot_weight(d1, w1t_hi, w1t_lo, c, inputs, 32, gx, PASSES)
-    _store_narrow(gx_ptr, rows, inputs, n, STATE, gx / scale)
+    for turn in range(TURNS):
+        rows = (turn * tl.num_programs(0) + program) * ROWS + tl.arange(0, ROWS)
+        real = rows[:, None] < n
+        x = _load_narrow(x_ptr, rows, inputs, n, STATE)
+        factor = _with_one(x, inputs)
+        d2 = tl.load(_tile(d2_ptr, rows, wide, HIDDEN), real, other=0.0)
+        gx = tl.zeros((ROWS, 32), tl.float32)
+        for start in range(0, HIDDEN, CHUNK):
+            c = start + chunk
+            at = _tile(w1_sums + program * HIDDEN * 32, c, inputs, 32)
+            w1_sum = tl.load(at)
+            g1 = tl.dot(d2, tl.load(_tile(w2t, wide, c, HIDDEN)))
+            a1 = _hidden(x, w1_hi, w1_lo, b1, inputs, c, HIDDEN)
+            s1 = tl.sigmoid(a1)
+            h1 = a1 * s1
+            tl.store(_tile(h1_out, rows, c, HIDDEN), h1.to(tl.float16), real)
+            d1 = _bounded(g1 * (s1 + h1 * (1 - s1)))
+            gx = _dot_weight(d1, w1t_hi, w1t_lo, c, inputs, 32, gx, PASSES)
+            tl.store(at, tl.dot(tl.trans(d1.to(tl.float16)), factor, w1_sum))
+        _store_narrow(gx_ptr, rows, inputs, n, STATE, gx / scale)
 
 
 @triton.jit
@@ -187,34 +204,39 @@ def one_layer_forward(
 @triton.jit
 def one_layer_backward(
     x_ptr, r_ptr, g_ptr, gx_ptr, n, scale,
-    w1_hi, w1_lo, w1t_hi, w1t_lo, b1, w2t_hi, w2t_lo,
-    x_out, h1_out, d1_out, d2_out, sums,
-    STATE: tl.constexpr, OUT: tl.constexpr, HIDDEN: tl.constexpr,
+    w1_hi, w1_lo, w1t_hi, w1t_lo, b1, w2t_hi, w2t_lo, w1_sums, w2_sums, b2_sums,
+    STATE: tl.constexpr, OUT: tl.constexpr, HIDDEN: tl.constexpr, TURNS: tl.constexpr,
     ROWS: tl.constexpr, CHUNK: tl.constexpr, PASSES: tl.constexpr,
 ):  # fmt: skip
-    """Gradient of the inputs and the factors of the weight gradients (``x, h1, d1, d2``)."""
-    block = tl.program_id(0)
-    rows = block * ROWS + tl.arange(0, ROWS)
-    real = rows[:, None] < n
+    """Gradient of the inputs; nothing but sums goes to memory beside it.
+
+    Sums: W1's gradient with its bias's (programs, HIDDEN, 32), W2's (programs, 16, HIDDEN), its
+    bias's (programs, 16).
+    """
+    program = tl.program_id(0)
     narrow, chunk, inputs = tl.arange(0, 16), tl.arange(0, CHUNK), tl.arange(0, 32)
-    x = _load_narrow(x_ptr, rows, inputs, n, STATE)
-    factor = tl.where(inputs[None, :] == 31, 1.0, x).to(tl.float16)
-    tl.store(_tile(x_out, rows, inputs, 32), factor, real)
-    r = _load_narrow(r_ptr, rows, narrow, n, OUT)
-    d2 = _bounded(_load_narrow(g_ptr, rows, narrow, n, OUT) * scale * (1 - r * r))
-    tl.store(_tile(d2_out, rows, narrow, 16), d2.to(tl.float16), real)
-    tl.store(sums + block * 16 + narrow, tl.sum(d2, 0))
-    gx = tl.zeros((ROWS, 32), tl.float32)
-    for start in range(0, HIDDEN, CHUNK):
-        c = start + chunk
-        a1 = _hidden(x, w1_hi, w1_lo, b1, inputs, c, HIDDEN)
-        s1 = tl.sigmoid(a1)
-        h1 = a1 * s1
-        tl.store(_tile(h1_out, rows, c, HIDDEN), h1.to(tl.float16), real)
-        g1 = _dot_weight(
-            d2, w2t_hi, w2t_lo, narrow, c, HIDDEN, tl.zeros((ROWS, CHUNK), tl.float32), 3
-        )
-        d1 = _bounded(g1 * (s1 + h1 * (1 - s1)))
-        tl.store(_tile(d1_out, rows, c, HIDDEN), d1.to(tl.float16), real)
-        gx = _dot_weight(d1, w1t_hi, w1t_lo, c, inputs, 32, gx, PASSES)
-    _store_narrow(gx_ptr, rows, inputs, n, STATE, gx / scale)
+    d2_sum = tl.zeros((16,), tl.float32)
+    for turn in range(TURNS):
+        rows = (turn * tl.num_programs(0) + program) * ROWS + tl.arange(0, ROWS)
+        x = _load_narrow(x_ptr, rows, inputs, n, STATE)
+        factor = _with_one(x, inputs)
+        r = _load_narrow(r_ptr, rows, narrow, n, OUT)
+        d2 = _bounded(_load_narrow(g_ptr, rows, narrow, n, OUT) * scale * (1 - r * r))
+        d2_sum += tl.sum(d2, 0)
+        gx = tl.zeros((ROWS, 32), tl.float32)
+        for start in range(0, HIDDEN, CHUNK):
+            c = start + chunk
+            at_w1 = _tile(w1_sums + program * HIDDEN * 32, c, inputs, 32)
+            at_w2 = _tile(w2_sums + program * 16 * HIDDEN, narrow, c, HIDDEN)
+            w1_sum, w2_sum = tl.load(at_w1), tl.load(at_w2)
+            a1 = _hidden(x, w1_hi, w1_lo, b1, inputs, c, HIDDEN)
+            s1 = tl.sigmoid(a1)
+            h1 = a1 * s1
+            g1 = tl.zeros((ROWS, CHUNK), tl.float32)
+            g1 = _dot_weight(d2, w2t_hi, w2t_lo, narrow, c, HIDDEN, g1, 3)
+            d1 = _bounded(g1 * (s1 + h1 * (1 - s1)))
+            gx = _dot_weight(d1, w1t_hi, w1t_lo, c, inputs, 32, gx, PASSES)
+            tl.store(at_w1, tl.dot(tl.trans(d1.to(tl.float16)), factor, w1_sum))
+            tl.store(at_w2, tl.dot(tl.trans(d2.to(tl.float16)), h1.to(tl.float16), w2_sum))
+        _store_narrow(gx_ptr, rows, inputs, n, STATE, gx / scale)
+    _add_to(b2_sums + program * 16 + narrow, d2_sum)

@@ -194,7 +194,9 @@ def _track(axes: Tensor, s: Vec3, near: ArrayLike | None) -> tuple[Tensor, Vec3]
     The nearest naming of frame k beside frame k - 1 does not depend on how k - 1 was renamed, only
     composes with it; so all are found at once and multiplied up.
     """
-    first = torch.eye(3).to(axes) if near is None else _nearest_naming(axes[0], _orientation(near))
+    first = torch.eye(3).to(axes)
+    if near is not None:
+        first = _nearest_naming(axes[0], _orientation(near).to(axes))
     steps = _nearest_naming(axes[1:], axes[:-1])
     P = torch.stack([*itertools.accumulate(steps, lambda P, step: step @ P, initial=first)])
     return _renamed(axes, s, P)
@@ -259,7 +261,7 @@ def _states(
     """States ``(T, 22)`` with rates; zero rates for one frame."""
     z = {"p": p, "q": q, "s": s, **_checked_material(material)}
     if len(p) > 1:
-        h = times.diff().unsqueeze(-1)
+        h = times.to(p).diff().unsqueeze(-1)
         spin = rotations.log(rotations.multiply(rotations.conjugate(q[:-1]), q[1:]))
         z |= {"v": rates(p.diff(dim=0), h), "w": rates(spin, h), "u": rates(s.diff(dim=0), h)}
     return make(**{k: torch.as_tensor(x, dtype=torch.float64).to(p) for k, x in z.items()})

@@ -13,7 +13,7 @@ from .loss import objective
 from .ranks import Ranks
 
 WARM_UP = 2  # passes before the capture: compilation, and the allocator finding its sizes
-BYTES_A_FRAME = 11_000  # kept of one sequence for the backward pass, measured: 44 GB at full size
+BYTES_A_FRAME = 7_000  # kept of one sequence for the backward pass, measured: 26 GB at full size
 
 
 class FusedUpdate:
