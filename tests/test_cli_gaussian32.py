@@ -8,6 +8,7 @@ import torch
 
 from newtongs import cli
 from newtongs.datasets import gaussian32, same32
+from newtongs.dynamics.weights import load_pretrained
 from newtongs.evaluation.same32 import evaluate_same32
 
 
@@ -56,6 +57,23 @@ def test_table_2(tmp_path, capsys, monkeypatch):
     assert rows["newtongs"]["traj"] == pytest.approx(expected["newtongs"]["traj"])
     best = min(scores["traj"] for name, scores in rows.items() if name != "newtongs")
     assert rows["newtongs"]["traj"] < best
+    words = ["evaluate", "--same32", str(folder), "--json", str(figures)]
+    cli.main([*words, "--checkpoint", "pretrained:7302", "--methods", "hold_z0"])
+    rows = json.loads(figures.read_text())["same32"]
+    assert set(rows) == {"hold_z0", "newtongs"}
+    one = evaluate_same32(folder, models=[load_pretrained(7302)])
+    assert rows["newtongs"]["traj"] == pytest.approx(one["newtongs"]["traj"])
+    for wrong, said in (
+        (["--checkpoint", "none.safetensors"], "no checkpoint none.safetensors"),
+        (["--ablate", "contact"], "needs a trained model"),
+        (["--per-motion"], "--per-motion goes with --data"),
+        (["--compare"], "--compare goes with --data"),
+        (["--splits", "val_id"], "--splits goes with --data"),
+    ):
+        with pytest.raises(SystemExit) as stop:
+            cli.main([*words, *wrong])
+        assert stop.value.code == 2
+        assert said in capsys.readouterr().err
 
 
 def test_one_data_set_must_be_named(tmp_path, capsys):

@@ -221,3 +221,17 @@ def test_an_empty_scene_is_one_clear_line():
     nothing = GaussianScene.make(means=torch.zeros(0, 3), scales=torch.zeros(0, 3))
     with pytest.raises(InputError, match="empty scene"):
         find_floor(nothing)
+
+
+@pytest.mark.parametrize(
+    ("changes", "match"),
+    [
+        ({"logits": torch.full((50,), -200.0)}, "opacity is above zero"),
+        ({"logits": torch.full((50,), torch.nan)}, "opacity is above zero"),
+        ({"means": 1e30 * torch.randn(50, 3)}, "scale it down"),
+    ],
+)
+def test_scenes_in_which_nothing_can_be_found_are_one_clear_line(changes, match):
+    scene = GaussianScene.make(means=torch.randn(50, 3), scales=torch.full((50,), 0.1))
+    with pytest.raises(InputError, match=match):
+        find_floor(scene.replace(**changes))

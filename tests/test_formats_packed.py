@@ -161,3 +161,16 @@ def test_splat_round_trip_is_within_a_byte(tmp_path):
 def test_splat_of_a_wrong_length(written):
     with pytest.raises(InputError, match="32 bytes a Gaussian"):
         load(written(bytes(65), "scene.splat"))
+
+
+def test_what_would_be_lost_is_refused(tmp_path):
+    """An .spz stores coordinates in 24 bits; neither format knows numbers that are none."""
+    far = random_scene(5, 0)
+    far = far.replace(means=far.means + torch.tensor([3000.0, 0, 0]))
+    with pytest.raises(InputError, match="coordinates below 2048, the scene reaches 3,00"):
+        save(far, tmp_path / "a.spz")
+    save(far, tmp_path / "a.compressed.ply")
+    for ending in (".spz", ".compressed.ply"):
+        with pytest.raises(InputError, match="means hold numbers that are not finite"):
+            save(far.replace(means=far.means * torch.nan), tmp_path / f"b{ending}")
+    assert [p.name for p in tmp_path.iterdir()] == ["a.compressed.ply"]

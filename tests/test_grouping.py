@@ -179,7 +179,7 @@ MASKS = torch.ones(1, 10, 10)
     [
         (lambda: select_box(SCENE, (3, 0, 0), (4, 1, 4)), "nearest of 2 is 2 from it"),
         (lambda: select_box(SCENE, (1, 0, 0), (0, 1, 1)), "lies above high"),
-        (lambda: select_box(SCENE, (1, 0), (0, 1)), "low: expected three numbers"),
+        (lambda: select_box(SCENE, (1, 0), (0, 1)), "low: expected three finite numbers"),
         (lambda: select_sphere(SCENE, (0, 0, 0), 0.5), "within 0.5 .* nearest of 2 is 2 from it"),
         (lambda: select_sphere(SCENE, (0, 0, 0), 0), "radius above zero"),
         (lambda: select_sphere(SCENE[:0], (0, 0, 0), 1), "the scene is empty"),
@@ -213,3 +213,17 @@ def test_bad_input_is_one_clear_line(call, says):
     with pytest.raises(InputError, match=says) as error:
         call()
     assert "\n" not in str(error.value)
+
+
+def test_noise_in_a_mask_of_bytes_is_not_an_object():
+    """Bytes or ones is decided over all masks: one in which nothing is seen may hold ones."""
+    scene, camera = points([0.0, 0, 1]), front_camera()
+    seen, noise = torch.full((10, 10), 255), torch.ones(10, 10)
+    assert membership(scene, [seen, noise], [camera, camera]).item() == 0.5
+    assert membership(scene, [noise, noise], [camera, camera]).item() == 1.0
+    assert membership(scene, [noise.to(torch.uint16)], [camera]).item() == 1.0
+
+
+def test_one_camera_is_no_list():
+    with pytest.raises(InputError, match="a single Camera"):
+        membership(points([0.0, 0, 1]), torch.ones(1, 10, 10), front_camera())

@@ -290,3 +290,20 @@ def test_bad_input_is_one_clear_line(call, says):
     with pytest.raises(InputError, match=says) as error:
         call()
     assert "\n" not in str(error.value)
+
+
+@pytest.mark.parametrize(
+    ("work", "match"),
+    [
+        (lambda s: lift(s.means), "takes a GaussianScene"),
+        (lambda s: lift_scenes(s), "takes a list of scenes"),
+        (lambda s: lift(s, material={"m": "heavy"}), "material m"),
+        (lambda s: lift(s, material={"e": 1.5}), "material e: expected a number from 0 to 1"),
+        (lambda s: lift(s, material={"m": math.nan}), "material m: expected a mass"),
+        (lambda s: lift_sequence(s.means.expand(2, -1, -1), dt=math.inf), "dt: expected"),
+        (lambda s: lift(s.replace(means=s.means * math.nan)), "isfinite"),
+    ],
+)
+def test_what_cannot_be_lifted_is_refused(work, match):
+    with pytest.raises(InputError, match=match):
+        work(cloud())

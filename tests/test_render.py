@@ -429,3 +429,13 @@ def test_the_numbers_are_gsplats():
     numbers = (footprint.EPS2D, footprint.ALPHA_MIN, footprint.ALPHA_CAP, footprint.T_MIN)
     assert numbers == (0.3, 1 / 255, 0.999, 1e-4)
     assert (footprint.NEAR, footprint.VIEW_MARGIN) == (0.01, 0.3)
+
+
+def test_films_of_unequal_streams_are_refused():
+    scene = next(iter(SCENES.values()))()
+    with pytest.raises(InputError, match="scenes and cameras of a film must be equally many"):
+        list(render_frames([scene, scene], [CAMERA], backend="light"))
+    means, covariances = scene.means.expand(2, -1, -1), scene.covariances.expand(3, -1, -1, -1)
+    with pytest.raises(InputError, match="means and covariances of a film"):
+        list(render_frames(scene, CAMERA, means=means, covariances=covariances, backend="light"))
+    assert len(list(render_frames(scene, [CAMERA] * 3, backend="light"))) == 3

@@ -318,7 +318,14 @@ def test_y_up_camera_differs_only_in_the_sign_of_y():
     [
         (lambda: Camera(torch.eye(4), torch.eye(4), 8, 8), "camera K"),
         (lambda: Camera(torch.eye(3), torch.eye(3), 8, 8), "camera w2c"),
-        (lambda: Camera(torch.eye(3), torch.eye(4), 0, 8), "at least one pixel"),
+        (lambda: Camera(torch.eye(3), torch.eye(4), 0, 8), "at least one"),
+        (lambda: Camera(torch.eye(3), torch.eye(4), 8, 7.5), "whole pixels"),
+        (lambda: Camera(torch.eye(3), 2 * torch.eye(4), 8, 8), "scales or skews"),
+        (lambda: Camera(torch.eye(3), torch.tensor([1.0, -1, 1, 1]).diag(), 8, 8), "y up"),
+        (lambda: Camera(torch.eye(3) * torch.nan, torch.eye(4), 8, 8), "K: expected finite"),
+        (lambda: look_at((1, 1, torch.nan), (0, 0, 0), width=8, height=8), "position"),
+        (lambda: look_at((1, 1, 1), (0, 0, 0), width=8, height=8, up=(0, 0, 0)), "up: exp"),
+        (lambda: orbit((0, 0)), "target: expected three"),
         (lambda: intrinsics(8, 8, 180), "field of view"),
         (lambda: orbit((0, 0, 0), views=0), "at least one view"),
         (lambda: look_at((1, 1, 1), (1, 1, 1), width=8, height=8), "stands on its target"),
@@ -347,3 +354,33 @@ def test_activated_values_are_checked():
 def test_all_fields_take_the_type_of_the_means():
     scene = GaussianScene.make(means=torch.rand(5, 3), scales=torch.rand(5))
     assert scene.replace(means=scene.means.double()).sh.dtype == torch.float64
+
+
+def test_an_empty_list_picks_nothing():
+    assert len(random_scene()[[]]) == 0
+
+
+@pytest.mark.parametrize(
+    ("make", "match"),
+    [
+        (lambda: join([random_scene(), random_scene()]), "join takes scenes"),
+        (lambda: GaussianScene.make(means=1.0, scales=[1.0]), "means: expected shape"),
+        (
+            lambda: GaussianScene.make(means=[[0.0] * 3], scales=[1.0], colors=[[200, 0, 9]]),
+            "are they bytes",
+        ),
+        (lambda: GaussianScene.make(means=[[0.0] * 3], scales=[1.0], ids="a"), "ids: expected"),
+        (lambda: GaussianScene.make(means=[[0.0] * 3], scales=[1.0], ids=[0.5]), "whole numbers"),
+    ],
+)
+def test_what_cannot_be_a_scene_is_refused(make, match):
+    with pytest.raises(InputError, match=match):
+        make()
+
+
+def test_a_camera_may_look_along_any_axis_with_any_up():
+    for axis in torch.cat([torch.eye(3), -torch.eye(3), torch.ones(1, 3)]):
+        camera = look_at(3 * axis, (0, 0, 0), width=8, height=8, up=axis.tolist())
+        pixels, depth = camera.project(np.zeros((1, 3)))
+        assert torch.allclose(pixels, torch.tensor([[4.0, 4.0]]), atol=1e-4)
+        assert depth == pytest.approx(3 * axis.norm().item(), rel=1e-5)

@@ -415,3 +415,23 @@ def test_wrong_memory_is_refused():
     out = torch.empty(1, 5, 3), torch.empty(1, 5, 6)
     with pytest.raises(InputError, match="out: expected contiguous"):
         transform_sequence(SCENE.means, SCENE.covariances, Z, Z[None], out=out)
+
+
+def test_an_unmoved_frame_keeps_its_bits_in_an_animation():
+    scene = random_scene()
+    z = random_state(3)
+    z[2] = z[0]
+    given = [(f.means.clone(), f.covariances.clone(), f.sh.clone()) for f in frames(scene, z[0], z)]
+    start = scene.means, pack_symmetric(scene.covariances), scene.sh
+    for t in (0, 2):
+        for x, y in zip(given[t], start, strict=True):
+            assert torch.equal(x, y)
+    assert not torch.equal(given[1][0], start[0])
+
+
+def test_object_ids_may_be_of_numpy_or_torch():
+    scene, z = random_scene(), random_state(2)
+    expected = transform(scene, z[0], z[1], object=0)
+    for index in (np.int64(0), torch.tensor(0), [0]):
+        states = (z[:1], z[1:]) if isinstance(index, list) else (z[0], z[1])
+        assert torch.equal(transform(scene, *states, object=index).means, expected.means)

@@ -4,6 +4,7 @@ import io
 import os
 import re
 import sys
+import warnings
 from collections.abc import Sequence
 from contextlib import redirect_stderr
 
@@ -57,6 +58,7 @@ def one_line(box: str) -> str:
 def main(args: Sequence[str] | None = None) -> None:
     """Parse, run, and turn bad input into one line and exit code 2."""
     resumes = False
+    warnings.showwarning = lambda message, *where: print(f"newtongs: {message}", file=sys.stderr)
     try:
         command = parse(args)
         resumes = command.resumes

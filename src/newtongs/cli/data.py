@@ -100,8 +100,8 @@ class DataGaussian32:
 class DataSame32:
     """Make Same-32: the yellow cone on the construction floor in each of the 32 motions.
 
-    A subset of Gaussian-32: OUT/manifest.csv points at its samples, which are made where they are
-    missing.
+    A subset of Gaussian-32: OUT/manifest_same32.csv points at its samples. They are made in OUT, or
+    taken from a Gaussian-32 folder named with --source, which must have them all.
     """
 
     resumes: ClassVar[bool] = True

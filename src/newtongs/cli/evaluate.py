@@ -4,6 +4,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import ClassVar
 
+import torch
+
 from ..dynamics import GaussianNND
 from ..dynamics.baselines import Predictor
 from ..dynamics.predict import predictor
@@ -11,7 +13,7 @@ from ..dynamics.weights import load_model, load_pretrained, remove_branches
 from ..errors import InputError
 from ..evaluation import METHODS, Report, evaluate
 from ..evaluation.evaluate import methods_by_name
-from ..evaluation.same32 import evaluate_same32, same32_table
+from ..evaluation.same32 import BASELINES, evaluate_same32, same32_table
 from ..evaluation.tables import motion_table, split_table
 from ..state import checked_device
 from .apps import app
@@ -33,7 +35,8 @@ class Evaluate:
     """State-32 folder, as made by `newtongs data state32`."""
     same32: Path | None = None
     """Same-32 folder, as made by `newtongs data same32`: prints the paper's Table 2, with the
-    rows that need no other program."""
+    rows that need no other program. NewtonGS is the mean over the shipped models, or --checkpoint.
+    """
     splits: tuple[SplitName, ...] = ("val_id", "val_ood")
     """Which splits to evaluate."""
     methods: tuple[str, ...] = METHODS
@@ -60,24 +63,42 @@ class Evaluate:
             raise InputError("name one data set: --data DIR for State-32, or --same32 DIR")
         if self.json is not None:
             check_target(self.json)
+        device = checked_device(self.device)
         if self.same32 is not None:
-            rows = evaluate_same32(self.same32, device=self.device)
-            wide_console().print(same32_table(rows))
-            self.write({"same32": rows})
+            self.table2(self.same32, device)
         else:
             assert self.data is not None
-            self.state32(self.data)
+            self.state32(self.data, device)
 
-    def state32(self, data: Path) -> None:
+    def table2(self, folder: Path, device: torch.device) -> None:
+        """Table 2; without ``--checkpoint`` NewtonGS is the mean over the shipped models."""
+        for name in ("splits", "per_motion", "compare", "batch_size"):
+            if getattr(self, name) != getattr(Evaluate, name):
+                raise InputError(f"--{name.replace('_', '-')} goes with --data, not with --same32")
+        model = self.model()
+        rows = evaluate_same32(
+            folder,
+            methods=BASELINES if self.methods == METHODS else self.methods,
+            models=None if model is None else [model],
+            device=device,
+        )
+        wide_console().print(same32_table(rows))
+        self.write({"same32": rows})
+
+    def model(self) -> GaussianNND | None:
+        """The model named, without the branches named."""
+        if self.checkpoint is None:
+            if self.ablate:
+                raise InputError(f"--ablate {self.ablate} needs a trained model; name --checkpoint")
+            return None
+        branches = [b.strip() for b in self.ablate.split(",") if b.strip()]
+        return remove_branches(find_model(self.checkpoint), *branches)
+
+    def state32(self, data: Path, device: torch.device) -> None:
         """Table 1, a table for each split."""
-        device = checked_device(self.device)
         methods: dict[str, Predictor | None] = dict(methods_by_name(self.methods))
-        if self.checkpoint is not None:
-            model = find_model(self.checkpoint)
-            remove_branches(model, *[b.strip() for b in self.ablate.split(",") if b.strip()])
+        if (model := self.model()) is not None:
             methods["newtongs"] = predictor(model.to(device))
-        elif self.ablate:
-            raise InputError(f"--ablate {self.ablate} needs a trained model; name --checkpoint")
         with progress_bar() as advance:
             report = evaluate(
                 data,

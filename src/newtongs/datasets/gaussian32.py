@@ -12,13 +12,13 @@ import shutil
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any, Protocol, get_args
 
 import torch
 from torch import Tensor
 
 from .. import motions
-from ..errors import InputError
+from ..errors import InputError, unknown_name
 from ..scene.cameras import ELEVATION_GAUSSIAN32, FIELD_OF_VIEW, RADIUS, Camera, orbit
 from ..scene.files import write_atomically
 from ..scene.gaussians import GaussianScene
@@ -40,7 +40,7 @@ from .gaussian_sample import (
 )
 from .templates import Template, select
 
-__all__ = ["Item", "Renderer", "build", "items", "load", "make_sample", "sequence"]
+__all__ = ["Item", "Renderer", "build", "cameras", "items", "load", "make_sample", "sequence"]
 
 SEED = 2026
 DT = 1 / 24
@@ -106,7 +106,8 @@ def items(
     """The pairs of the templates and motions named, in the paper's order; None for all."""
     families = list(motions.families())
     if motion_names is not None:
-        wanted = {motions.get(name).name for name in motion_names}
+        named = [motion_names] if isinstance(motion_names, str) else motion_names
+        wanted = {motions.get(name).name for name in named}
         families = [f for f in families if f.name in wanted]
     if not families:
         raise InputError("no motion named; give at least one, or leave the option out for all 32")
@@ -131,11 +132,18 @@ def cameras_for(states: StateTensor, chosen: Template) -> list[Camera]:
     )  # fmt: skip
 
 
-def make_sample(item: Item, render: Renderer | None, *, mode: str = "light") -> Sample:
+def cameras(sample: Sample) -> list[Camera]:
+    """A sample's cameras as everything else here takes them: y down, not up as they are stored."""
+    down = torch.tensor([1.0, -1.0, 1.0, 1.0]).diag()
+    K, w2c = sample["cameras"]["K"], sample["cameras"]["w2c"]
+    return [Camera(k, down @ w, SIZE, SIZE) for k, w in zip(K, w2c, strict=True)]
+
+
+def make_sample(item: Item, render: Renderer | None) -> Sample:
     """Everything the paper's schema names, computed; without a renderer no ``render`` group."""
     made, t = sequence(item), item.template
     states = made.states[item.repeat].contiguous()
-    cameras = cameras_for(states, t)
+    views = cameras_for(states, t)
     thing, place = t.object, t.background
     sample: Sample = {
         "states": states,
@@ -146,12 +154,12 @@ def make_sample(item: Item, render: Renderer | None, *, mode: str = "light") -> 
             "contact_normal": made.normal[item.repeat].clone(),
             "impulse": made.impulse[item.repeat].clone(),
         },
-        "cameras": _camera_tensors(cameras),
+        "cameras": _camera_tensors(views),
     }
     sample |= derive(sample)
     if render is not None:
-        sample["render"] = _rendered(sample, cameras, t, render)
-    sample["metadata"] = _metadata(item, states, mode if render is not None else "none")
+        sample["render"] = _rendered(sample, views, t, render)
+    sample["metadata"] = _metadata(item, states, "none" if render is None else "light")
     return sample
 
 
@@ -162,15 +170,15 @@ def _appearance(scene: GaussianScene) -> dict[str, Tensor]:
     }  # fmt: skip
 
 
-def _camera_tensors(cameras: Sequence[Camera]) -> dict[str, Tensor]:
+def _camera_tensors(views: Sequence[Camera]) -> dict[str, Tensor]:
     """The paper's cameras: x right, y up, z forward, so that a renderer negates y."""
-    w2c = torch.stack([camera.w2c_y_up for camera in cameras])
+    w2c = torch.stack([camera.w2c_y_up for camera in views])
     c2w = torch.linalg.inv(w2c.double()).float()
-    return {"K": torch.stack([camera.K for camera in cameras]), "w2c": w2c, "c2w": c2w}
+    return {"K": torch.stack([camera.K for camera in views]), "w2c": w2c, "c2w": c2w}
 
 
 def _rendered(
-    sample: Sample, cameras: Sequence[Camera], t: Template, render: Renderer
+    sample: Sample, views: Sequence[Camera], t: Template, render: Renderer
 ) -> dict[str, Tensor]:
     """RGB and depth of the scene; the mask is where the object alone covers more than half.
 
@@ -180,11 +188,15 @@ def _rendered(
     thing, place, moving = sample["object"], sample["background"], sample["scene_sequence"]
     colors = torch.cat([thing["colors"], place["colors"]])
     opacities = torch.cat([thing["opacities"], place["opacities"]])
-    rgb, depth, _ = render(moving["means"], colors, opacities, cameras, background=t.color)
+    rgb, depth, _ = render(moving["means"], colors, opacities, views, background=t.color)
     _, _, alpha = render(
-        sample["object_sequence"]["means"], thing["colors"], thing["opacities"], cameras,
+        sample["object_sequence"]["means"], thing["colors"], thing["opacities"], views,
         background=t.color,
     )  # fmt: skip
+    pixels = (FRAMES, VIEWS, SIZE, SIZE)
+    for name, x, shape in (("rgb", rgb, (*pixels, 3)), ("depth", depth, pixels)):
+        if tuple(x.shape) != shape:
+            raise InputError(f"the renderer's {name}: expected {shape}, got {tuple(x.shape)}")
     return {"rgb": rgb, "depth": depth, "mask": (alpha > MASK_ALPHA).float()}
 
 
@@ -237,7 +249,7 @@ def build(
 
     Args:
         out: folder for ``samples/*.pt`` and ``manifest.csv``.
-        render: makes RGB, depth and alpha; None leaves the ``render`` group out.
+        render: the paper's light renderer; None leaves the ``render`` group out.
         templates: scene identifiers or object names; None for all ten.
         motions: motion names; None for all 32.
         store: ``full`` is the paper's schema, 83 MB a sample; ``compact`` leaves out what
@@ -245,6 +257,8 @@ def build(
         overwrite: make every sample anew.
         progress: called with ("gaussian32", samples done, samples in all).
     """
+    if store not in get_args(Store):
+        raise unknown_name("store", str(store), get_args(Store))
     chosen, folder = items(templates, motions), Path(out)
     for item in chosen:
         if (folder / item.path).is_dir():

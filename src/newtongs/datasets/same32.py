@@ -7,6 +7,7 @@ Gaussian-32 folder the 32 samples are made.
 import csv
 import io
 import os
+from collections.abc import Mapping
 from pathlib import Path
 
 import torch
@@ -48,6 +49,8 @@ def build_same32(
         progress: likewise.
     """
     folder = Path(out)
+    if source is not None and overwrite:
+        raise InputError("overwrite makes samples anew; samples of a source are taken as they are")
     if source is None:
         gaussian32.build(
             folder, templates=[SCENE], render=render, store=store, overwrite=overwrite,
@@ -100,5 +103,19 @@ def states(folder: Path | str) -> tuple[StateTensor, tuple[str, ...]]:
             f"{Path(folder) / MANIFEST} lacks {len(missing)} of 32 motions, first {missing[0]}; "
             f"make it anew with: newtongs data same32 --out {folder}"
         )
-    paths = [Path(folder) / by_motion[name]["source_path"] for name in names]
-    return torch.stack([read(path)["states"] for path in paths]), names
+    return torch.stack([_states(Path(folder), by_motion[name]) for name in names]), names
+
+
+def _states(folder: Path, row: Mapping[str, str]) -> StateTensor:
+    """Labelled states ``(49, 22)`` of a row's sample, which must be the one that the row names."""
+    path = folder / row["source_path"]
+    sample = read(path)
+    found = sample["metadata"]
+    for key in ("sample_id", "motion_type", "dt"):
+        if str(found.get(key)) != row[key]:
+            raise InputError(
+                f"{path} has {key} {found.get(key)}, {MANIFEST} says {row[key]}; "
+                f"make it anew with: newtongs data same32 --out {folder}"
+            )
+    states: StateTensor = sample["states"]
+    return states

@@ -50,10 +50,10 @@ def split_table(report: Report, split: str, *, compare: bool = False) -> Table:
     table.add_column("Method", no_wrap=True)
     for column in columns:
         table.add_column(HEADINGS[column], justify="right", no_wrap=True)
-    best = _lowest(methods)
+    best = lowest(methods)
     published = paper()["state32"].get(split, {}) if compare else {}
     for name, scores in methods.items():
-        cells = [_cell(c, scores[c], name in best.get(c, ())) for c in columns]
+        cells = [cell(c, scores[c], name in best.get(c, ())) for c in columns]
         table.add_row(label(name), *cells, end_section=False)
         if name in published:
             table.add_row("", *[_deviation(c, scores[c], published[name][c]) for c in columns])
@@ -65,7 +65,7 @@ def label(method: str) -> str:
     return LABELS.get(method) or escape(method)
 
 
-def _lowest(methods: Mapping[str, MethodReport]) -> dict[str, set[str]]:
+def lowest(methods: Mapping[str, MethodReport]) -> dict[str, set[str]]:
     """Methods with the lowest value of each ranked metric; the oracle does not compete."""
     rivals = {name: m for name, m in methods.items() if name != ORACLE}
     if not rivals:
@@ -79,7 +79,8 @@ def _number(x: object) -> float:
     return x
 
 
-def _cell(column: str, value: object, best: bool) -> str:
+def cell(column: str, value: object, best: bool) -> str:
+    """A figure as tables print it; the best of its column is bold and starred."""
     digits = 6 if column in ("plane_violation", "penetration_mse") else 4
     text = f"{_number(value):.{digits}f}"
     return f"[bold]{text}*[/]" if best else f"{text} "

@@ -3,7 +3,7 @@
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from importlib import import_module
 from importlib.util import find_spec
-from itertools import repeat
+from itertools import repeat, zip_longest
 from typing import Any
 
 import torch
@@ -82,8 +82,13 @@ def render_frames(
         )
     if given and not still:
         raise InputError(f"{', '.join(given)} go with one scene for all frames, not with several")
-    cameras = repeat(camera) if isinstance(camera, Camera) else camera
-    frames = zip(_frames(scenes, given), cameras, strict=False)
+    frames: Iterable[Any]
+    if isinstance(camera, Camera):
+        frames = zip(_frames(scenes, given), repeat(camera), strict=False)
+    elif still and not given:
+        frames = zip(_frames(scenes, given), camera, strict=False)
+    else:
+        frames = _together("scenes and cameras", _frames(scenes, given), camera)
     return _drawn(frames, {"backend": backend, "background": background}, progress)
 
 
@@ -95,10 +100,19 @@ def _frames(
         for f in scenes:
             yield scenes.scene, {"means": f.means, "covariances": f.covariances, "sh": f.sh}
     elif isinstance(scenes, GaussianScene):
-        tracks = zip(*given.values(), strict=True) if given else repeat(())
+        tracks = _together(" and ".join(given), *given.values()) if given else repeat(())
         yield from ((scenes, dict(zip(given, x, strict=True))) for x in tracks)
     else:
         yield from ((scene, {}) for scene in scenes)
+
+
+def _together(what: str, *streams: Iterable[Any]) -> Iterator[tuple[Any, ...]]:
+    """Rows of streams that must be equally long."""
+    over = object()
+    for i, row in enumerate(zip_longest(*streams, fillvalue=over)):
+        if any(x is over for x in row):
+            raise InputError(f"{what} of a film must be equally many; one of them ends after {i}")
+        yield row
 
 
 def _drawn(

@@ -23,6 +23,7 @@ from .transform import (
     pack_symmetric,
     relative,
     rows_of,
+    shift,
     transform,
 )
 
@@ -43,7 +44,8 @@ class Frame(NamedTuple):
 class AnimatedScene:
     """A scene whose objects follow their states; the background is never copied.
 
-    Iterate for :class:`Frame` after :class:`Frame`; index for one frame as a whole
+    Iterate for :class:`Frame` after :class:`Frame`, whose tensors are overwritten by the next (so
+    ``list`` would hold the last one everywhere); index for one frame as a whole
     :class:`GaussianScene`.
     """
 
@@ -78,7 +80,9 @@ class AnimatedScene:
         """Frames in order, in buffers of this iterator in which only the objects' rows change."""
         scene = self.scene
         buffers = scene.means.clone(), pack_symmetric(scene.covariances), scene.sh.clone()
-        tracks = [_Track(scene, i, z0, z, self.form) for i, (z0, z) in self.states.items()]
+        tracks = [
+            _Track(scene, buffers[1], i, z0, z, self.form) for i, (z0, z) in self.states.items()
+        ]
         for t in range(self.length):
             for track in tracks:
                 track.write(t, *buffers)
@@ -89,10 +93,19 @@ class _Track:
     """One object's matrices over all frames, and its Gaussians as they multiply them."""
 
     def __init__(
-        self, scene: GaussianScene, index: int, z0: StateTensor, z: StateTensor, form: Form
+        self,
+        scene: GaussianScene,
+        covariances: Tensor,
+        index: int,
+        z0: StateTensor,
+        z: StateTensor,
+        form: Form,
     ) -> None:
         self.index, self.rows = index, rows_of(scene, index)
         part, A = scene[self.rows], affine64(z0, z, form)
+        unmoved = (torch.eye(3).to(A) == A).flatten(1).all(-1) & (shift(z0, z) == 0).all(-1)
+        self.unmoved = unmoved.tolist()
+        self.start = part.means, covariances[self.rows].clone(), part.sh
         self.turns = rotations.to_matrix(relative(z0, z))
         self.inputs = homogeneous(part.means)
         self.mean_matrices = mean_matrices(A, z0, z).to(part.means)
@@ -102,7 +115,11 @@ class _Track:
         self.sh = part.sh
 
     def write(self, t: int, means: Vec3, covariances: Tensor, sh: Tensor) -> None:
-        """Overwrite the object's rows with frame ``t``."""
+        """Overwrite the object's rows with frame ``t``; what has not moved keeps its bits."""
+        if self.unmoved[t]:
+            for out, x in zip((means, covariances, sh), self.start, strict=True):
+                out.index_copy_(0, self.rows, x)
+            return
         means.index_copy_(0, self.rows, self.inputs @ self.mean_matrices[t])
         covariances.index_copy_(0, self.rows, (self.sigma @ self.congruence[t]).to(covariances))
         still = torch.equal(self.turns[t], torch.eye(3).to(self.turns))

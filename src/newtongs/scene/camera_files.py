@@ -111,7 +111,10 @@ def _lens(known: Mapping[str, Any], where: str) -> Lens:
         raise InputError(f"{where}: the camera model is not a pinhole; undistort the images")
     width, height, cx, cy = (_number(known, key, where, math.nan) for key in ("w", "h", "cx", "cy"))
     if math.isnan(width) or math.isnan(height):
-        raise InputError(f"{where}: no picture size 'w' and 'h'; give it as size=(width, height)")
+        raise InputError(
+            f"{where}: no picture size; write 'w' and 'h' into it, or in Python give it as "
+            "size=(width, height)"
+        )
     fx = _focal(known, "x", width, where)
     fy = _focal(known, "y", height, where)
     if fx is None and fy is None:

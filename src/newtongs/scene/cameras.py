@@ -19,6 +19,7 @@ FIELD_OF_VIEW = 55.0  # degrees, of the paper's orbits
 RADIUS = 5.0
 ELEVATION = 1.2  # height above the target at inference
 ELEVATION_GAUSSIAN32 = 1.35
+RIGID = 1e-3  # how far a camera's rotation may be from one: captures store few digits
 
 
 @dataclass(frozen=True, eq=False)
@@ -39,9 +40,15 @@ class Camera:
             x = as_tensor(getattr(self, name), name)
             if tuple(x.shape) != (n, n):
                 raise InputError(f"camera {name}: expected shape ({n}, {n}), got {tuple(x.shape)}")
+            if not torch.isfinite(x).all():
+                raise InputError(f"camera {name}: expected finite numbers")
             object.__setattr__(self, name, x)
-        if min(self.width, self.height) < 1:
-            raise InputError(f"a picture has at least one pixel, got {self.width}x{self.height}")
+        for name in ("width", "height"):
+            size = getattr(self, name)
+            if size != int(size) or size < 1:
+                raise InputError(f"camera {name}: expected whole pixels, at least one, got {size}")
+            object.__setattr__(self, name, int(size))
+        _check_rigid(self.w2c)
 
     @property
     def c2w(self) -> Tensor:
@@ -63,10 +70,22 @@ class Camera:
 
         Points at nonpositive depth are behind the camera; their pixels mean nothing.
         """
+        points = as_tensor(points, "points")
         w2c, K = self.w2c.to(points), self.K.to(points)
         x = points @ w2c[:3, :3].T + w2c[:3, 3]
         depth = x[..., 2]
         return (x @ K.T)[..., :2] / depth.unsqueeze(-1), depth
+
+
+def _check_rigid(w2c: Tensor) -> None:
+    """A mirror turns pictures over, a scale changes depths, and both pass without notice."""
+    R = w2c[:3, :3].double()
+    off = float((R @ R.T - torch.eye(3).to(R)).abs().amax())
+    if off > RIGID or torch.linalg.det(R) < 0 or w2c[3].tolist() != [0, 0, 0, 1]:
+        raise InputError(
+            "camera w2c: expected a rotation and a translation with axes x right, y down, z ahead; "
+            f"got one that scales or skews by {off:.1e} or mirrors (is its y up? negate that row)"
+        )
 
 
 def intrinsics(width: int, height: int, fov: float = FIELD_OF_VIEW) -> Tensor:
@@ -87,13 +106,15 @@ def look_at(
     up: Sequence[float] = (0.0, 1.0, 0.0),
 ) -> Camera:
     """A camera at ``position`` that sees ``target`` in the middle of its picture."""
-    eye, aim, sky = (torch.as_tensor(x, dtype=torch.float64) for x in (position, target, tuple(up)))
-    forward = aim - eye
-    right = torch.linalg.cross(forward, sky)
-    if torch.linalg.vector_norm(right) < 1e-9 * torch.linalg.vector_norm(forward).clamp_min(1e-30):
-        right = torch.linalg.cross(forward, sky.roll(1))  # looking straight up or down
-    if not torch.linalg.vector_norm(right) > 0:
+    eye, aim = _point(position, "position"), _point(target, "target")
+    sky, forward = _direction(up), aim - eye
+    if not torch.linalg.vector_norm(forward) > 0:
         raise InputError(f"the camera stands on its target {aim.tolist()}; move one of them")
+    right = torch.linalg.cross(forward, sky)
+    if torch.linalg.vector_norm(right) < 1e-9 * torch.linalg.vector_norm(forward):
+        # Looking straight up or down: any axis across will do.
+        across = torch.eye(3, dtype=torch.float64)[int(forward.abs().argmin())]
+        right = torch.linalg.cross(forward, across)
     down = torch.linalg.cross(forward, right)
     axes = torch.stack([x / torch.linalg.vector_norm(x) for x in (right, down, forward)])
     w2c = torch.eye(4, dtype=torch.float64)
@@ -119,8 +140,7 @@ def orbit(
     """
     if views < 1:
         raise InputError(f"an orbit has at least one view, got {views}")
-    aim, sky = (torch.as_tensor(x, dtype=torch.float64) for x in (target, tuple(up)))
-    sky = sky / torch.linalg.vector_norm(sky)
+    aim, sky = _point(target, "target"), _direction(up)
     # Two axes across `up`; for y up these are z and x.
     helper = torch.eye(3, dtype=torch.float64)[(int(sky.abs().argmax()) + 1) % 3]
     a = helper - (helper @ sky) * sky
@@ -138,3 +158,20 @@ def orbit(
         )
         for t in angles
     ]
+
+
+def _point(x: Sequence[float] | Tensor, name: str) -> Tensor:
+    """Three finite numbers, float64 on the CPU."""
+    point = as_tensor(x, name).detach().double().cpu()
+    if tuple(point.shape) != (3,) or not torch.isfinite(point).all():
+        raise InputError(f"{name}: expected three finite numbers, got {point.tolist()}")
+    return point
+
+
+def _direction(up: Sequence[float] | Tensor) -> Tensor:
+    """The unit vector ``(3,)`` along ``up``."""
+    sky = _point(up, "up")
+    length = torch.linalg.vector_norm(sky)
+    if not length > 0:
+        raise InputError("up: expected three numbers that are not all zero")
+    return sky / length

@@ -24,6 +24,7 @@ SH_DEGREES = {1: 0, 4: 1, 9: 2, 16: 3}  # coefficients a colour channel: degree
 SH_C0 = 0.28209479177387814  # the constant basis function, 1 / (2 sqrt(pi))
 UNIT_TOLERANCE = 1e-6  # quaternions this close to unit length stay as they are, bit for bit
 LOGIT_ONE, LOGIT_ZERO = 17.0, -100.0  # opacities whose sigmoid is 1 and, to 1e-43, 0 in float32
+BRIGHTEST = 10.0  # beyond, colours are bytes and not light
 SCALE_FLOOR = 1e-30  # a flat Gaussian: its logarithm must stay finite
 
 ArrayLike = Tensor | np.ndarray | Sequence[Any]
@@ -104,6 +105,8 @@ class GaussianScene:
             ids: object of each, or one for all; default background.
         """
         x = _floats(means, "means")
+        if x.dim() != 2:
+            raise InputError(f"means: expected shape (N, 3), got {tuple(x.shape)}")
         n = len(x)
         s = _floats(scales, "scales").to(x)
         s = s.unsqueeze(-1).expand(n, 3) if s.dim() == 1 else s
@@ -116,6 +119,10 @@ class GaussianScene:
             )
         if sh is None:
             rgb = x.new_full((n, 3), 0.5) if colors is None else _floats(colors, "colors").to(x)
+            if rgb.numel() and rgb.amax() > BRIGHTEST:
+                raise InputError(
+                    f"colors: expected RGB from 0 to 1, got {float(rgb.amax()):g}; are they bytes?"
+                )
             sh = color_to_sh(rgb)
         if ids is None or isinstance(ids, int):
             ids = torch.full((n,), BACKGROUND if ids is None else ids, device=x.device)
@@ -125,7 +132,7 @@ class GaussianScene:
             log_scales=s.clamp_min(SCALE_FLOOR).log(),
             logits=opacity_to_logit(a),
             sh=_floats(sh, "sh").to(x),
-            ids=torch.as_tensor(ids),
+            ids=_whole_numbers(ids),
         )
 
     def __len__(self) -> int:
@@ -147,6 +154,7 @@ class GaussianScene:
             index = slice(at, at + 1 or None)
         elif not isinstance(index, slice):
             index = torch.as_tensor(index, device=self.device)
+            index = index if index.numel() else index.long()  # an empty list has no kind
         return GaussianScene(**{f.name: getattr(self, f.name)[index] for f in fields(self)})
 
     def replace(self, **changed: Any) -> "GaussianScene":
@@ -219,6 +227,9 @@ def join(*scenes: GaussianScene) -> GaussianScene:
     """Several scenes as one; colour of lower degree is padded with zeros."""
     if not scenes:
         raise InputError("nothing to join; give at least one scene")
+    for scene in scenes:
+        if not isinstance(scene, GaussianScene):
+            raise InputError(f"join takes scenes, join(a, b, ...), got a {type(scene).__name__}")
     widest = max(scene.sh.shape[1] for scene in scenes)
     parts = {f.name: [getattr(scene, f.name) for scene in scenes] for f in fields(GaussianScene)}
     pad = torch.nn.functional.pad
@@ -246,6 +257,14 @@ def opacity_to_logit(a: Tensor) -> Tensor:
 def color_to_sh(rgb: Tensor) -> Tensor:
     """Degree-0 coefficients ``(N, 1, 3)`` of colours ``(N, 3)``, the same from all sides."""
     return ((rgb - 0.5) / SH_C0).unsqueeze(-2)
+
+
+def _whole_numbers(ids: ArrayLike) -> Tensor:
+    """Object ids, refused where a conversion would change them."""
+    x = as_tensor(ids, "ids") if not isinstance(ids, Tensor) else ids
+    if x.is_floating_point() and not (x == x.round()).all():
+        raise InputError("ids: expected whole numbers")
+    return x.long()
 
 
 def _floats(x: Any, name: str) -> Tensor:

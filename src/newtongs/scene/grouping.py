@@ -52,13 +52,15 @@ def membership(
         cameras: ``C`` cameras, each with a picture of its mask's size.
         ignore_outside: leave projections outside the picture out of the average as well.
     """
+    if isinstance(cameras, Camera):
+        raise InputError("cameras: expected a list of them, one a mask, got a single Camera")
     if not len(cameras) or len(masks) != len(cameras):
         raise InputError(f"expected one mask a camera, got {len(masks)} and {len(cameras)} cameras")
     inside, counted = scene.means.new_zeros(2, len(scene))
-    for i, (mask, camera) in enumerate(zip(masks, cameras, strict=True)):
-        seen, hit = _hits(scene.means, _binary(mask, camera, i), camera)
+    for mask, camera in zip(_binary(masks, cameras), cameras, strict=True):
+        front, within, hit = _hits(scene.means, mask, camera)
         inside += hit
-        counted += seen[1 if ignore_outside else 0]
+        counted += within if ignore_outside else front
     return inside / counted.clamp_min(1)
 
 
@@ -80,7 +82,7 @@ def group_by_masks(
     )
 
 
-def _hits(means: Vec3, mask: Tensor, camera: Camera) -> tuple[tuple[Tensor, Tensor], Tensor]:
+def _hits(means: Vec3, mask: Tensor, camera: Camera) -> tuple[Tensor, Tensor, Tensor]:
     """Who is in front of the camera, who of them in the picture, and who of those in the mask."""
     pixels, depth = camera.project(means)
     front = depth > 0
@@ -88,21 +90,29 @@ def _hits(means: Vec3, mask: Tensor, camera: Camera) -> tuple[tuple[Tensor, Tens
     size = pixels.new_tensor([camera.width, camera.height])
     within = front & ((pixels >= 0) & (pixels < size)).all(-1)
     u, v = torch.where(within.unsqueeze(-1), pixels, 0.0).long().unbind(-1)
-    return (front, within), within & mask.to(means.device)[v, u]
+    return front, within, within & mask.to(means.device)[v, u]
 
 
-def _binary(mask: Any, camera: Camera, i: int) -> Tensor:
-    """One mask as bool ``(H, W)``."""
-    x = torch.as_tensor(mask)
-    if tuple(x.shape) != (camera.height, camera.width):
-        wanted = (camera.height, camera.width)
-        raise InputError(f"mask {i}: expected the picture's {wanted}, got {tuple(x.shape)}")
-    if x.dtype == torch.bool:
-        return x
-    low, high = float(x.amin()), float(x.amax())
+def _binary(masks: Any, cameras: Sequence[Camera]) -> list[Tensor]:
+    """The masks as bool ``(H, W)``.
+
+    Whether they hold 0 and 1 or bytes is decided over all of them: a picture of bytes in which the
+    object is not to be seen may have noise of ones.
+    """
+    out = []
+    for i, (mask, camera) in enumerate(zip(masks, cameras, strict=True)):
+        x = torch.as_tensor(mask)
+        if tuple(x.shape) != (camera.height, camera.width):
+            wanted = (camera.height, camera.width)
+            raise InputError(f"mask {i}: expected the picture's {wanted}, got {tuple(x.shape)}")
+        out.append(x if x.dtype == torch.bool else x.float())
+    numbers = [x for x in out if x.dtype != torch.bool]
+    low = min((float(x.amin()) for x in numbers), default=0.0)
+    high = max((float(x.amax()) for x in numbers), default=1.0)
     if not 0 <= low <= high <= FULL_BYTE:
-        raise InputError(f"mask {i}: expected 0 and 1, or 0 to 255, got {low:g} to {high:g}")
-    return x >= (0.5 if high <= 1 else 0.5 * FULL_BYTE)
+        raise InputError(f"masks: expected 0 and 1, or 0 to 255, got {low:g} to {high:g}")
+    half = 0.5 if high <= 1 else 0.5 * FULL_BYTE
+    return [x if x.dtype == torch.bool else x >= half for x in out]
 
 
 def select_box(scene: GaussianScene, low: ArrayLike, high: ArrayLike) -> Tensor:
@@ -210,8 +220,8 @@ def _checked_mask(scene: GaussianScene, mask: ArrayLike) -> Tensor:
 
 def _corner(x: ArrayLike, name: str, scene: GaussianScene) -> Vec3:
     point = as_tensor(x, name).to(scene.means)
-    if tuple(point.shape) != (3,):
-        raise InputError(f"{name}: expected three numbers, got shape {tuple(point.shape)}")
+    if tuple(point.shape) != (3,) or not torch.isfinite(point).all():
+        raise InputError(f"{name}: expected three finite numbers, got {point.tolist()}")
     return point
 
 

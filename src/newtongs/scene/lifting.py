@@ -18,6 +18,7 @@ Angular velocity is ``log(q_k* (x) q_{k+1}) / h``, in body coordinates.
 """
 
 import itertools
+import math
 import warnings
 from collections.abc import Mapping, Sequence
 from functools import cache
@@ -54,6 +55,8 @@ def lift(
         near: a quaternion ``(4,)``; axes are then named so that the orientation is nearest to it.
         covariances: count the Gaussians' own extent too, not only their means. The paper does not.
     """
+    if not isinstance(scene, GaussianScene):
+        raise InputError(f"lift takes a GaussianScene, got {type(scene).__name__}")
     p, C = (x.unsqueeze(0) for x in _scene_moments(scene, membership, covariances))
     z = _lift_moments(p, C, p.new_zeros(1), material, near is not None, near)
     return z[0].to(scene.means.dtype)
@@ -107,6 +110,8 @@ def lift_scenes(
     covariances: bool = False,
 ) -> StateTensor:
     """States ``(T, 22)`` of frames that need not share their Gaussians, nor have as many."""
+    if isinstance(scenes, GaussianScene):
+        raise InputError("lift_scenes takes a list of scenes, one a frame; for one scene use lift")
     if not scenes:
         raise InputError("nothing to lift; give at least one frame")
     given = [None] * len(scenes) if memberships is None else list(memberships)
@@ -136,7 +141,10 @@ def moments(means: Vec3, weights: Tensor, covariances: Tensor | None = None) -> 
     if covariances is not None:
         C = C + (w.unsqueeze(-1) * covariances.double()).sum(-3)
     if not torch.isfinite(C).all():
-        raise InputError("means hold numbers that are not finite; clean the scene first")
+        raise InputError(
+            "means hold numbers that are not finite; leave those out: "
+            "scene[scene.means.isfinite().all(-1)]"
+        )
     return p, C
 
 
@@ -227,7 +235,7 @@ def _warn_when_close(s: Vec3) -> None:
 def _times(count: int, dt: float, times: ArrayLike | None) -> Times:
     """Times ``(T,)`` in float64, checked to increase."""
     if times is None:
-        if not dt > 0:
+        if not 0 < dt < math.inf:
             raise InputError(f"dt: expected seconds above zero, got {dt}")
         return torch.arange(count, dtype=torch.float64) * dt
     t = torch.as_tensor(times, dtype=torch.float64)
@@ -272,7 +280,13 @@ def _checked_material(material: Mapping[str, Any] | None) -> dict[str, Any]:
     for name in material or {}:
         if name not in DEFAULT_MATERIAL:
             raise unknown_name("material", name, DEFAULT_MATERIAL)
-    return {**DEFAULT_MATERIAL, **(material or {})}
+    values = {**DEFAULT_MATERIAL, **(material or {})}
+    for name, value in values.items():
+        x = as_tensor(value, f"material {name}")
+        if x.numel() != 1 or not (0 <= x <= (math.inf if name == "m" else 1)) or x.isinf():
+            allowed = "a mass above zero" if name == "m" else "a number from 0 to 1"
+            raise InputError(f"material {name}: expected {allowed}, got {value}")
+    return values
 
 
 def rates(steps: Tensor, h: Tensor) -> Tensor:

@@ -35,6 +35,7 @@ SH_VALUES = (0, 9, 24, 45)  # bytes of view-dependent colour by degree
 SPZ_HEADER = struct.Struct("<4sIIBBBB")
 SPZ_4_HEADER = struct.Struct("<4sIIBBBBI12x")
 STREAM = struct.Struct("<QQ")  # compressed and unfolded bytes of one part of version 4
+SPZ_REACH = 2048  # coordinates are stored in 24 bits, of which 12 stand behind the point
 SMALL = 64 << 20  # bytes that may always unfold from a file
 RATIO = 100  # beyond that, as many times the file; captures reach about 10
 
@@ -91,6 +92,12 @@ def write_ply(scene: GaussianScene, path: Path) -> None:
 def write_spz(scene: GaussianScene, path: Path) -> None:
     """An .spz file of version 3; object ids are not kept."""
     fields = _gsply_fields(scene, path)
+    farthest = float(scene.means.abs().amax())
+    if farthest >= SPZ_REACH:
+        raise InputError(
+            f"{path}: an .spz holds coordinates below {SPZ_REACH}, the scene reaches "
+            f"{farthest:,.0f}; scale it down, or write a .ply"
+        )
     with tempfile.TemporaryDirectory() as folder:
         part = Path(folder) / "scene.spz"
         gsply().write_spz(part, gsply().GSData(**fields, masks=None))
@@ -241,4 +248,7 @@ def _gsply_fields(scene: GaussianScene, path: Path) -> dict[str, np.ndarray | No
         "shN": x["sh"][:, 1:],
     }
     fields = {name: np.ascontiguousarray(a, np.float32) for name, a in arrays.items()}
+    for name, a in fields.items():
+        if not np.isfinite(a).all():
+            raise InputError(f"{path}: {name} hold numbers that are not finite; write a .ply")
     return {**fields, "shN": fields["shN"] if scene.sh_degree else None}

@@ -13,6 +13,7 @@ from .gaussians import GaussianScene
 OPAQUE = 0.3  # opacity from which a Gaussian counts as part of a surface
 LARGE = 0.2  # of the scene's reach: Gaussians count as no wider than this
 AREA_POWER = 0.75
+FARTHEST = 1e12  # reach of a scene; squares of it must fit into float32
 SAMPLE, FEWER = 20_000, 6_000  # Gaussians looked at, and for what needs less
 
 
@@ -41,18 +42,20 @@ class Sample(NamedTuple):
 def sample(scene: GaussianScene, random: torch.Generator) -> Sample:
     """At most ``SAMPLE`` opaque Gaussians."""
     opacity = scene.logits.detach().cpu().sigmoid()
-    usable = torch.isfinite(scene.means.detach().cpu()).all(-1)
+    usable = torch.isfinite(scene.means.detach().cpu()).all(-1) & (opacity > 0)
     rows = (usable & (opacity >= OPAQUE)).nonzero().squeeze(-1)
     if len(rows) < 10:  # a scene of haze: take what there is
         rows = usable.nonzero().squeeze(-1)
     if not len(rows):
-        raise InputError("an empty scene has no floor; give a scene with Gaussians")
+        raise InputError("an empty scene: there is no Gaussian in it whose opacity is above zero")
     rows = rows[torch.randperm(len(rows), generator=random)[:SAMPLE]]
     x = scene.means.detach().cpu()[rows].double()
     scales, order = scene.log_scales.detach().cpu()[rows].double().exp().sort(dim=-1)
     axes = to_matrix(scene.quats.detach().cpu()[rows].double())
     normals = axes.gather(2, order[:, None, :1].expand(-1, 3, 1)).squeeze(-1)
     middle, reach = middle_and_reach(x, opacity[rows])
+    if not reach < FARTHEST:
+        raise InputError(f"the scene reaches {reach:.1e} from its middle; scale it down")
     away = torch.linalg.vector_norm(x - middle, dim=-1) / reach
     w = _weights(opacity[rows].double(), scales / reach, away)
     flat = 1 - scales[:, 0] / scales[:, 1].clamp_min(1e-300)

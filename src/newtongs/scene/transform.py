@@ -13,6 +13,7 @@ and so is what it makes of the Gaussians.
 """
 
 import math
+import operator
 from collections.abc import Mapping, Sequence
 from typing import Literal, TypeAlias, get_args
 
@@ -371,12 +372,21 @@ def _by_object(z: States, object: Objects, name: str) -> Mapping[int, StateLike]
         if not z:
             raise InputError(f"{name}: no states; give at least one object's")
         return z
-    if isinstance(object, int):
-        return {object: z}
-    x, ids = as_tensor(z, name), list(object or ())
+    ids = _ids(object)
+    if isinstance(ids, int):
+        return {ids: z}
+    x = as_tensor(z, name)
     if x.dim() < 2 or len(x) != len(ids) or len(set(ids)) != len(ids):
         raise InputError(f"{name}: expected a state for each of {ids}, got shape {tuple(x.shape)}")
     return dict(zip(ids, x, strict=True))
+
+
+def _ids(object: Objects) -> int | list[int]:
+    """One id or several, of numpy and torch too."""
+    try:
+        return operator.index(object)  # type: ignore[arg-type]
+    except TypeError:
+        return [operator.index(i) for i in object or ()]  # type: ignore[union-attr]
 
 
 def _only_object(scene: GaussianScene) -> int:
