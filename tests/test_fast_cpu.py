@@ -148,15 +148,16 @@ def test_any_number_of_rows(n):
 
 @pytest.mark.parametrize("config", SWITCHES[:6], ids=str)
 def test_many_rows(config, monkeypatch):
-    """From some hundred rows on torch's matrix products take over; here from some dozen."""
-    monkeypatch.setattr(fast_cpu, "MANY", 33)
-    monkeypatch.setattr(fast_many, "BLOCK", 16)
+    """From some dozen rows on torch's matrix products take over, from some hundred in threads."""
     model, z0 = some_model(**config), some_states(50)
+    assert_same(model, z0, TIMES[:25], rollout_cpu(model, z0, TIMES[:25]))
+    monkeypatch.setattr(fast_many, "SHARED", 50)
+    monkeypatch.setattr(fast_many, "BLOCK", 16)
     assert_same(model, z0, TIMES[:25], rollout_cpu(model, z0, TIMES[:25]))
 
 
 def test_many_rows_by_several_callers_leave_the_threads_alone(monkeypatch):
-    monkeypatch.setattr(fast_cpu, "MANY", 33)
+    monkeypatch.setattr(fast_many, "SHARED", 50)
     model, z0 = some_model(), some_states(80)
     with threads(3):
         alone = rollout_cpu(model, z0, TIMES[:10])
@@ -167,7 +168,7 @@ def test_many_rows_by_several_callers_leave_the_threads_alone(monkeypatch):
 
 
 def test_one_thread_gives_the_same():
-    model, z0 = some_model(), some_states(70)
+    model, z0 = some_model(), some_states(40)
     with threads(1):
         one = rollout_cpu(model, z0, TIMES[:20])
     with threads(3):
