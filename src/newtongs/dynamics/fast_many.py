@@ -79,8 +79,14 @@ def advance_many(
     def block(i: int) -> None:
         _advance(z[i : i + size], n, h, model, weights, out[i : i + size])
 
-    with _one_thread_each(), ThreadPoolExecutor(threads) as pool:
-        list(pool.map(block, range(0, len(z), size)))  # list() waits and raises what was raised
+    starts = range(0, len(z), size)
+    with _one_thread_each():
+        if threads == 1:
+            for i in starts:
+                block(i)
+        else:
+            with ThreadPoolExecutor(threads) as pool:
+                list(pool.map(block, starts))  # list() waits and raises what a thread raised
 
 
 @contextmanager
