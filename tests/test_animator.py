@@ -1,5 +1,7 @@
 """From a scene to an animation: what moves, what does not, and how it lands."""
 
+import math
+
 import numpy as np
 import pytest
 import torch
@@ -11,7 +13,7 @@ from newtongs.datasets.templates import template
 from newtongs.scene import BACKGROUND, GaussianScene, join, lift
 from newtongs.scene.cameras import look_at
 from newtongs.scene.formats import save
-from newtongs.scene.framing import default_camera, swept_points
+from newtongs.scene.framing import default_camera, paper_orbit, swept_points
 from newtongs.scene.staging import extent, moved
 from newtongs.scene.world import WorldFrame
 from newtongs.state import State
@@ -311,3 +313,19 @@ def test_a_file_does(tmp_path):
     animation = newtongs.animate(tmp_path / "cone.ply", seconds=0.5)
     assert animation.info["source"] == str(tmp_path / "cone.ply")
     assert isinstance(animation.world, WorldFrame)
+
+
+def test_the_papers_orbit(thrown):
+    """55 degrees, radius 5, elevation 1.2 around the mean position, in physics units."""
+    _, animation = thrown
+    world = animation.world
+    way = torch.cat([State(world.state_to_physics(z)).p for z in animation.states.values()])
+    cameras = paper_orbit(animation, (300, 200), views=3)
+    assert len(cameras) == 3
+    for camera in cameras:
+        away = world.to_physics(camera.position.double()) - way.mean(0)
+        assert away[1].item() == pytest.approx(1.2, abs=1e-4)
+        assert away[::2].norm().item() == pytest.approx(5, abs=1e-4)
+        pixel, _ = camera.project(world.to_scene(way.mean(0))[None])
+        assert pixel[0].tolist() == pytest.approx([150, 100], abs=1e-2)
+        assert camera.K[1, 1].item() == pytest.approx(100 / math.tan(math.radians(27.5)))

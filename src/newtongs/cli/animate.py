@@ -16,7 +16,7 @@ from ..export.replay import load_animation
 from ..scene.animation import Animation
 from ..scene.camera_files import load_cameras
 from ..scene.cameras import Camera
-from ..scene.framing import default_camera
+from ..scene.framing import default_camera, paper_orbit
 from ..scene.gaussians import GaussianScene
 from ..scene.world import WorldFrame
 from .apps import app
@@ -41,6 +41,9 @@ class Picture:
     right."""
     elevation: float = 14.0
     """How far it looks down, in degrees."""
+    framing: Literal["fit", "paper"] | None = None
+    """fit: the nearest camera that sees the whole motion (the default). paper: the paper's orbit,
+    radius 5 and elevation 1.2 around the mean position (the default of --paper)."""
     cameras: Path | None = None
     """Cameras of the capture instead (transforms.json, or a folder of COLMAP text files): the
     first draws the pictures."""
@@ -64,6 +67,8 @@ class Picture:
         """The one asked for, or one that sees the whole motion."""
         if self.cameras is not None:
             return load_cameras(self.cameras)[0]
+        if self.framing == "paper":
+            return paper_orbit(animation, self.size)[0]
         return default_camera(animation, self.size, azimuth=self.azimuth, elevation=self.elevation)
 
     def write(
@@ -139,9 +144,15 @@ class Animate(Picture):
     contact: Literal["shape", "proxy"] = "shape"
     """shape: the true lowest point touches the floor. proxy: the paper's radius |s_y|."""
     paper: bool = False
-    """The paper's dynamics to the letter: learned, free, proxy."""
+    """The paper to the letter: learned, free, proxy, and its orbit of cameras."""
     hide_floor: bool = False
     """Do not draw a disc where the floor is only assumed."""
+
+    def camera(self, animation: Animation) -> Camera:
+        """As elsewhere; the paper's own with ``--paper``."""
+        if self.paper and self.framing is None:
+            return replace(self, framing="paper").camera(animation)
+        return super().camera(animation)
 
     def run(self) -> None:
         """Animate, say what was found, and export."""

@@ -6,9 +6,10 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor
 
+from ..state import State
 from ..types import Vec3
 from .animation import Animation
-from .cameras import Camera, look_at
+from .cameras import Camera, look_at, orbit
 from .staging import OPAQUE, across
 
 FIELD = 50.0  # degrees
@@ -38,6 +39,27 @@ def default_camera(
     points = torch.cat([boxes, feet[(boxes @ up) > floor]])
     width, height = size
     return fit_camera(points, up, width=width, height=height, azimuth=azimuth, elevation=elevation)
+
+
+def paper_orbit(
+    animation: Animation, size: Sequence[int] = (512, 512), *, views: int = 4
+) -> list[Camera]:
+    """The paper's cameras where a capture has none: radius 5 and elevation 1.2 around the motion.
+
+    The target is the mean predicted position over all frames and objects. Lengths are those of the
+    physics frame, in which an object is about half a unit large.
+    """
+    world, (width, height) = animation.world, size
+    way = torch.cat([State(world.state_to_physics(z)).p for z in animation.states.values()])
+    around = orbit(way.mean(0), views=views, width=width, height=height)
+    aim = world.to_scene(way.mean(0))
+    return [
+        look_at(
+            world.to_scene(camera.position.double()), aim, width=width, height=height,
+            up=world.up.tolist(),
+        )
+        for camera in around
+    ]  # fmt: skip
 
 
 def swept_points(animation: Animation, index: int) -> Vec3:
