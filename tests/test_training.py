@@ -44,7 +44,7 @@ def data(tmp_path_factory):
 
 def config(data, out, **changes):
     settings = {"epochs": 3, "updates_per_epoch": 4, "lr": 2e-3, "checkpoint_every": 2}
-    return TrainConfig(data=data, out=out, model=SMALL, **{**settings, **changes})
+    return TrainConfig(data=data, out=out, **{"model": SMALL, **settings, **changes})
 
 
 # --- objective -----------------------------------------------------------------------------------
@@ -268,7 +268,7 @@ def test_a_loss_that_is_no_number_stops_the_run(data, tmp_path):
     ("changes", "message"),
     [
         ({"updates_per_epoch": 100}, "fewer than the 100 updates"),
-        ({"backend": "fused"}, "needs --device cuda"),
+        ({"backend": "fused", "model": NNDConfig(solver="euler")}, "full model with RK4"),
     ],
 )
 def test_settings_that_cannot_work(data, tmp_path, changes, message):

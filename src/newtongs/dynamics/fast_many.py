@@ -157,7 +157,8 @@ def _field(weights: list[Tensor], biases: list[Array], scalars: Array, room: Roo
         if depth + 1 < len(weights):
             _bias_silu(out.numpy(), biases[depth])
         y = out
-    _rates(room.x.numpy(), y.numpy(), biases[-1], scalars, room.dz)
+    _bias_tanh(y.numpy(), biases[-1])
+    _rates(room.x.numpy(), y.numpy(), scalars, room.dz)
 
 
 # --- compiled from here on ------------------------------------------------------------------------
@@ -174,15 +175,24 @@ def _bias_silu(y: Array, b: Array) -> None:
 
 
 @_compiled("contract")
-def _add_residual(dz: Array, r: Array, b: np.float32, alpha: np.float32) -> None:
-    """``dz += alpha tanh(r + b)`` along one line."""
-    for j in range(dz.size):
-        dz[j] += alpha * (ONE - TWO / (_exp(TWO * (r[j] + b)) + ONE))
+def _bias_tanh(y: Array, b: Array) -> None:
+    """``tanh(y + b)`` in place, likewise."""
+    for o in range(y.shape[0]):
+        line, bias = y[o], b[o]
+        for j in range(line.size):
+            line[j] = ONE - TWO / (_exp(TWO * (line[j] + bias)) + ONE)
 
 
 @_compiled("contract")
-def _rates(x: Array, r: Array, b: Array, scalars: Array, dz: Array) -> None:
-    """``analytic.rates`` with the residual ``r`` before bias and tanh."""
+def _add_residual(dz: Array, r: Array, alpha: np.float32) -> None:
+    """``dz += alpha r`` along one line."""
+    for j in range(dz.size):
+        dz[j] += alpha * r[j]
+
+
+@_compiled("contract")
+def _rates(x: Array, r: Array, scalars: Array, dz: Array) -> None:
+    """``analytic.rates`` with the residual ``alpha r``."""
     c_v, c_w, k_s, c_s, alpha = scalars[0], scalars[1], scalars[2], scalars[3], scalars[4]
     n = x.shape[1]
     for i in range(3):
@@ -195,9 +205,9 @@ def _rates(x: Array, r: Array, b: Array, scalars: Array, dz: Array) -> None:
             dz[S + i, j] = x[U + i, j]
         for j in range(n):
             dz[U + i, j] = -k_s * (x[S + i, j] - ONE) - c_s * x[U + i, j]
-        _add_residual(dz[V + i], r[i], b[i], alpha)
-        _add_residual(dz[W + i], r[3 + i], b[3 + i], alpha)
-        _add_residual(dz[U + i], r[6 + i], b[6 + i], alpha)
+        _add_residual(dz[V + i], r[i], alpha)
+        _add_residual(dz[W + i], r[3 + i], alpha)
+        _add_residual(dz[U + i], r[6 + i], alpha)
     _spin(x[Q], x[Q + 1], x[Q + 2], x[Q + 3], x[W], x[W + 1], x[W + 2], dz[Q : Q + 4])
 
 

@@ -61,11 +61,11 @@ class TrainConfig:
     device: str = "cpu"
     """cpu or cuda. Under torchrun each rank takes its own CUDA device."""
     backend: Literal["auto", "reference", "fused"] = "auto"
-    """How a batch is computed: the plain implementation, or fused CUDA kernels. auto picks fused
-    on CUDA where it applies."""
+    """How a batch is computed: the plain implementation with autograd, or gradients written by
+    hand (CUDA kernels; compiled code on the CPU). auto picks fused where it applies."""
     micro_batch: int | None = None
-    """Sequences differentiated at once; smaller needs less memory. Default: 512 on the CPU, 8192
-    for the reference on CUDA, and for the fused kernels as many as the card has room for."""
+    """Sequences differentiated at once; smaller needs less memory. Default: 256 on the CPU (512
+    for the reference), as many as the card has room for on CUDA (8192 for the reference)."""
 
     def __post_init__(self) -> None:
         for name in ("epochs", "updates_per_epoch", "checkpoint_every"):

@@ -1,6 +1,7 @@
-"""Gradients of one global batch: the reference way, or fused on a GPU."""
+"""Gradients of one global batch: the reference way, or by hand-written code for the device."""
 
 from contextlib import nullcontext
+from importlib.util import find_spec
 from typing import Protocol
 
 import torch
@@ -57,15 +58,21 @@ class ReferenceUpdate:
 
 def make_update(model: GaussianNND, times: Times, config: TrainConfig, group: Ranks) -> Update:
     """The backend the configuration asks for."""
-    if config.backend != "reference" and group.device.type == "cuda":
+    if config.backend != "reference" and group.device.type == "cuda" and find_spec("triton"):
         from ..dynamics.fused import FusedRollout
         from .fused import FusedUpdate
 
         if FusedRollout.supports(model):
             return FusedUpdate(model, times, config, group)
+    if config.backend != "reference" and group.device.type == "cpu" and find_spec("numba"):
+        from ..dynamics.fast_gradient import CompiledRollout
+        from .compiled import CompiledUpdate
+
+        if CompiledRollout.supports(model):
+            return CompiledUpdate(model, times, config, group)
     if config.backend == "fused":
         raise InputError(
-            "the fused backend needs --device cuda and the full model with RK4; "
-            "use --backend reference"
+            "the fused backend needs the full model with RK4, and newtongs[fast] on the CPU or "
+            "Triton and a hidden width of 128 or 256 on CUDA; use --backend reference"
         )
     return ReferenceUpdate(model, times, config, group)

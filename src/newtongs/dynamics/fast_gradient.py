@@ -1,0 +1,423 @@
+"""The rollout and its gradient on the CPU, without autograd's thousands of small operations.
+
+It has no semantics of its own: what it computes is ``GaussianNND.rollout`` and its gradient, and
+parity with them is a test. Matrix products are torch's, all else is compiled; states stand as
+columns, ``(22, rows)``. An adjoint has the 19 channels before the material, which comes from the
+initial state alone. The contact network sees only the rows that hit the floor.
+"""
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+
+from ..state import DIM, project
+from ..types import StateTensor, Times
+from .fast_cpu import (
+    HALF,
+    ONE,
+    QQ_MIN,
+    R_MIN,
+    S_MIN,
+    ZERO,
+    Array,
+    M,
+    P,
+    Q,
+    S,
+    U,
+    V,
+    W,
+    _compiled,
+    _exp,
+)
+from .fast_cpu import MU as MU_
+from .fast_cpu import E as E_
+from .fast_many import MOVING, TABLEAU, _bias_tanh, _move, _rates, _stage
+from .gaussian_nnd import GaussianNND
+from .rollout import intervals, substeps
+
+STAGES = 4
+
+
+class ColumnNetwork:
+    """A residual network with tanh output over columns, and the sums of its weights' gradients."""
+
+    def __init__(self, network: nn.Sequential) -> None:
+        self.layers = [layer for layer in network if isinstance(layer, nn.Linear)]
+        self.weights = [layer.weight.detach() for layer in self.layers]  # views: always current
+        self.biases = [layer.bias.detach() for layer in self.layers]
+        self.w_sums = [torch.zeros_like(w) for w in self.weights]
+        self.b_sums = [torch.zeros_like(b) for b in self.biases]
+
+    def evaluation(self, x: Tensor) -> "Evaluation":
+        """Room for an evaluation at ``x`` ``(22, rows)``."""
+        *hidden, out = (x.new_empty(len(w), x.shape[1]) for w in self.weights)
+        return Evaluation(x, hidden, out)
+
+    def forward(self, at: "Evaluation") -> None:
+        """``at.r = tanh(network(at.x))``."""
+        x = at.x
+        for w, b, a in zip(self.weights, self.biases, at.hidden, strict=False):
+            torch.mm(w, x, out=a)
+            x = torch.empty_like(a)
+            _bias_silu_apart(a.numpy(), b.numpy(), x.numpy())
+        torch.mm(self.weights[-1], x, out=at.r)
+        _bias_tanh(at.r.numpy(), self.biases[-1].numpy())
+
+    def backward(self, at: "Evaluation", g: Tensor) -> Tensor:
+        """Gradient of ``at.x`` given that of ``at.r``; the weights' are added to the sums."""
+        d = g * (1 - at.r * at.r)
+        for depth in reversed(range(len(self.layers))):
+            self.b_sums[depth].add_(d.sum(1))
+            below, inputs = torch.mm(self.weights[depth].T, d), at.x
+            if depth:
+                inputs = torch.empty_like(below)
+                _silu_back(at.hidden[depth - 1].numpy(), below.numpy(), inputs.numpy())
+            self.w_sums[depth].addmm_(d, inputs.T)
+            d = below
+        return d
+
+    def collect(self) -> None:
+        """Add the sums to the parameters' gradients and start anew."""
+        for layer, w, b in zip(self.layers, self.w_sums, self.b_sums, strict=True):
+            for parameter, total in ((layer.weight, w), (layer.bias, b)):
+                if parameter.grad is None:
+                    parameter.grad = torch.zeros_like(parameter)
+                parameter.grad.add_(total)
+                total.zero_()
+
+
+@dataclass(frozen=True)
+class Evaluation:
+    """A network at one state, as its backward pass needs it."""
+
+    x: Tensor
+    """States ``(22, rows)``."""
+    hidden: list[Tensor]
+    """Pre-activations ``(width, rows)`` of the hidden layers."""
+    r: Tensor
+    """Outputs ``(outputs, rows)`` after the tanh."""
+
+
+@dataclass
+class Landing:
+    """The rows that hit the floor in a substep."""
+
+    rows: Any
+    before: Array  # (22, hits)
+    after: Evaluation
+
+
+@dataclass
+class Substep:
+    """What the backward pass needs of a substep."""
+
+    h: float
+    stages: list[Evaluation]
+    total: Array  # k1 + 2 k2 + 2 k3 + k4
+    landing: Landing | None = None
+
+
+class CompiledRollout:
+    """``GaussianNND.rollout`` over a fixed time grid, forward and then backward.
+
+    The record of a rollout stays, so that the next one of as many rows finds its memory: about
+    1.1 MB a row.
+    """
+
+    def __init__(self, model: GaussianNND, times: Times) -> None:
+        self.model = model
+        self.f, self.h = ColumnNetwork(model.f_theta), ColumnNetwork(model.h_phi)
+        limit = model.config.max_dt
+        self.steps = [[dt / n] * n for dt in intervals(times) for n in (substeps(dt, limit),)]
+        self.tape: list[Substep] = []
+
+    @staticmethod
+    def supports(model: GaussianNND) -> bool:
+        """Whether this covers the model's configuration."""
+        c = model.config
+        plain = model.c_v.dtype == torch.float32 and model.c_v.device.type == "cpu"
+        whole = c.contact and c.continuous_residual and c.contact_residual
+        return plain and whole and c.solver == "rk4"
+
+    def coefficients(self) -> Tensor:
+        """The learned scalars ``(6,)``, attached to the model's parameters."""
+        m = self.model
+        return torch.stack(
+            [m.c_v.abs(), m.c_w.abs(), m.k_s.abs(), m.c_s.abs(), m.alpha, m.alpha_imp]
+        )
+
+    def _record(self, rows: int) -> list[Substep]:
+        """Room for all substeps of so many rows."""
+        if not self.tape or self.tape[0].total.shape[1] != rows:
+            self.tape = []  # the old one goes before the new one comes
+            for h in (h for hs in self.steps for h in hs):
+                stages = [self.f.evaluation(torch.empty(DIM, rows)) for _ in range(STAGES)]
+                self.tape.append(Substep(h, stages, np.empty((MOVING, rows), np.float32)))
+        return self.tape
+
+    @torch.no_grad()
+    def forward(self, z0: StateTensor) -> StateTensor:
+        """States ``(rows, T, 22)`` from float32 ``z0`` (rows, 22)."""
+        c = self.coefficients().detach().numpy()
+        z, record = project(z0).T.contiguous(), iter(self._record(len(z0)))
+        frames = [z]
+        for substeps_of_frame in self.steps:
+            for _ in substeps_of_frame:
+                z = self._forward(next(record), z, c)
+            frames.append(z)
+        return torch.stack(frames).permute(2, 0, 1)
+
+    def _forward(self, s: Substep, z: Tensor, c: Array) -> Tensor:
+        dz = np.empty_like(s.total)
+        s.total[:] = 0
+        for at in s.stages:
+            at.x.copy_(z)  # the material; what moves is overwritten from the second stage on
+        for at, after, (ahead, weight) in zip(s.stages, s.stages[1:], TABLEAU, strict=False):
+            self.f.forward(at)
+            _rates(at.x.numpy(), at.r.numpy(), c, dz)
+            step = np.float32(ahead * s.h)
+            _stage(z.numpy(), step, np.float32(weight), dz, s.total, after.x.numpy())
+        self.f.forward(s.stages[-1])
+        _rates(s.stages[-1].x.numpy(), s.stages[-1].r.numpy(), c, dz)
+        s.total += dz
+        out = z.clone()
+        _move(z.numpy(), np.float32(s.h / 6), s.total, out.numpy())
+        s.landing = self._land(out, c)
+        return out
+
+    def _land(self, z: Tensor, c: Array) -> Landing | None:
+        """The floor's answer, written into ``z``."""
+        x = z.numpy()
+        rows = np.flatnonzero(_meets_floor(x))
+        if not len(rows):
+            return None
+        before = np.ascontiguousarray(x[:, rows])
+        at = self.h.evaluation(torch.from_numpy(before.copy()))
+        _jump(at.x.numpy())
+        self.h.forward(at)
+        landed = at.x.numpy().copy()
+        _correct(landed, at.r.numpy(), c[5])
+        _move(landed, ZERO, np.zeros((MOVING, len(rows)), np.float32), landed)
+        x[:, rows] = landed
+        return Landing(rows, before, at)
+
+    @torch.no_grad()
+    def backward(self, g_frames: Tensor) -> None:
+        """Add the parameters' gradients, given that of the last rollout's ``(rows, T, 22)``."""
+        scalars = np.zeros(6)
+        c = self.coefficients().detach().numpy()
+        given = g_frames.permute(1, 2, 0)[:, :MOVING].contiguous().numpy()
+        g = np.zeros_like(given[0])
+        ends = [frame for frame, hs in enumerate(self.steps, start=1) for _ in hs]
+        last = None
+        for s, frame in zip(reversed(self.tape), reversed(ends), strict=True):
+            if frame != last:
+                g += given[frame]
+                last = frame
+            g = self._backward(s, g, c, scalars)
+        self.f.collect()
+        self.h.collect()
+        with torch.enable_grad():
+            self.coefficients().backward(torch.from_numpy(scalars).float())
+
+    def _backward(self, s: Substep, g: Array, c: Array, scalars: Any) -> Array:
+        """Gradient of a substep's start, given that of its end."""
+        if s.landing is not None:
+            g = self._land_back(s.landing, g, c, scalars)
+        z, h = s.stages[0].x.numpy(), s.h
+        dz, g_z = np.empty_like(g), g.copy()
+        _project_back(z, np.float32(h / 6), s.total, g_z)
+        g_sum = np.float32(h / 6) * g_z
+        g_x = self._field_back(s.stages[-1], g_sum, c, scalars)
+        for at, (ahead, weight) in reversed(list(zip(s.stages, TABLEAU, strict=False))):
+            step = np.float32(ahead * h)
+            _rates(at.x.numpy(), at.r.numpy(), c, dz)
+            _project_back(z, step, dz, g_x)
+            g_z += g_x
+            g_x = self._field_back(at, step * g_x + np.float32(weight) * g_sum, c, scalars)
+        g_z += g_x  # the first stage's state is the start itself
+        return g_z
+
+    def _field_back(self, at: Evaluation, a: Array, c: Array, scalars: Any) -> Array:
+        """Gradient of a stage's state, given that of its rates."""
+        x = at.x.numpy()
+        g_r = torch.from_numpy(_residual_back(x, at.r.numpy(), a, c, scalars))
+        g_x: Array = self.f.backward(at, g_r).numpy()[:MOVING]
+        _rates_back(x, a, c, g_x)
+        return g_x
+
+    def _land_back(self, s: Landing, g: Array, c: Array, scalars: Any) -> Array:
+        """Gradient before the floor's answer."""
+        b = np.ascontiguousarray(g[:, s.rows])
+        corrected, d = s.after.x.numpy().copy(), s.after.r.numpy()
+        _correct(corrected, d, c[5])
+        _project_back(corrected, ZERO, np.zeros_like(b), b)
+        velocities = b[V : V + 6]
+        scalars[5] += float((d * velocities).sum(dtype=np.float64))
+        b += self.h.backward(s.after, torch.from_numpy(c[5] * velocities)).numpy()[:MOVING]
+        _jump_back(s.before, b)
+        g = g.copy()
+        g[:, s.rows] = b
+        return g
+
+
+# --- compiled from here on ------------------------------------------------------------------------
+
+
+@_compiled("contract")
+def _bias_silu_apart(a: Array, b: Array, out: Array) -> None:
+    """``a += b`` and ``out = silu(a)``."""
+    for o in range(a.shape[0]):
+        line, into, bias = a[o], out[o], b[o]
+        for j in range(line.size):
+            x = line[j] + bias
+            line[j] = x
+            into[j] = x / (ONE + _exp(-x))
+
+
+@_compiled("contract")
+def _silu_back(a: Array, g: Array, out: Array) -> None:
+    """``out = silu(a)`` and ``g *= silu'(a)``."""
+    for o in range(a.shape[0]):
+        line, slope, into = a[o], g[o], out[o]
+        for j in range(line.size):
+            sigma = ONE / (ONE + _exp(-line[j]))
+            x = line[j] * sigma
+            into[j] = x
+            slope[j] *= sigma + x * (ONE - sigma)
+
+
+@_compiled("contract")
+def _project_back(z: Array, h: np.float32, dz: Array, g: Array) -> None:
+    """Adjoint of ``project(y)`` at ``y = z + h dz``, in place.
+
+    The component along q is lost, unless the norm is at its floor: then it is a constant.
+    """
+    g0, g1, g2, g3 = g[Q], g[Q + 1], g[Q + 2], g[Q + 3]
+    for j in range(g0.size):
+        a, b = z[Q, j] + h * dz[Q, j], z[Q + 1, j] + h * dz[Q + 1, j]
+        c, d = z[Q + 2, j] + h * dz[Q + 2, j], z[Q + 3, j] + h * dz[Q + 3, j]
+        square = a * a + b * b + c * c + d * d
+        along = (a * g0[j] + b * g1[j] + c * g2[j] + d * g3[j]) / square
+        if not square > QQ_MIN:
+            along, square = ZERO, QQ_MIN
+        scale = ONE / np.float32(np.sqrt(square))
+        g0[j] = (g0[j] - a * along) * scale
+        g1[j] = (g1[j] - b * along) * scale
+        g2[j] = (g2[j] - c * along) * scale
+        g3[j] = (g3[j] - d * along) * scale
+    for i in range(S, S + 3):
+        for j in range(g0.size):
+            if z[i, j] + h * dz[i, j] < S_MIN:
+                g[i, j] = ZERO
+
+
+@_compiled("contract")
+def _rates_back(x: Array, a: Array, c: Array, g: Array) -> None:
+    """Add to ``g`` the gradient of ``x`` through ``analytic.rates``, given the rates' ``a``."""
+    c_v, c_w, k_s, c_s = c[0], c[1], c[2], c[3]
+    n = x.shape[1]
+    for i in range(3):
+        for j in range(n):
+            g[V + i, j] += a[P + i, j] - c_v / x[M, j] * a[V + i, j]
+        for j in range(n):
+            g[W + i, j] -= c_w * a[W + i, j]
+            g[S + i, j] -= k_s * a[U + i, j]
+        for j in range(n):
+            g[U + i, j] += a[S + i, j] - c_s * a[U + i, j]
+    for j in range(n):
+        a0, a1, a2, a3 = a[Q, j], a[Q + 1, j], a[Q + 2, j], a[Q + 3, j]
+        wx, wy, wz = x[W, j], x[W + 1, j], x[W + 2, j]
+        g[Q, j] += HALF * (a1 * wx + a2 * wy + a3 * wz)
+        g[Q + 1, j] += HALF * (-a0 * wx - a2 * wz + a3 * wy)
+        g[Q + 2, j] += HALF * (-a0 * wy + a1 * wz - a3 * wx)
+        g[Q + 3, j] += HALF * (-a0 * wz - a1 * wy + a2 * wx)
+    for j in range(n):
+        a0, a1, a2, a3 = a[Q, j], a[Q + 1, j], a[Q + 2, j], a[Q + 3, j]
+        qw, qx, qy, qz = x[Q, j], x[Q + 1, j], x[Q + 2, j], x[Q + 3, j]
+        g[W, j] += HALF * (-a0 * qx + a1 * qw + a2 * qz - a3 * qy)
+        g[W + 1, j] += HALF * (-a0 * qy - a1 * qz + a2 * qw + a3 * qx)
+        g[W + 2, j] += HALF * (-a0 * qz + a1 * qy - a2 * qx + a3 * qw)
+
+
+@_compiled("contract", "reassoc")
+def _product(x: Array, y: Array) -> float:
+    """Sum of the products of two lines, in float64."""
+    total = 0.0
+    for j in range(x.size):
+        total += x[j] * y[j]
+    return total
+
+
+@_compiled("contract", "reassoc")
+def _residual_back(x: Array, r: Array, a: Array, c: Array, sums: Any) -> Array:
+    """Gradient ``(9, rows)`` of the residual; those of c_v, c_w, k_s, c_s, alpha go to ``sums``."""
+    n = x.shape[1]
+    g = np.empty((9, n), np.float32)
+    for i in range(3):
+        drag = scale = 0.0
+        for j in range(n):
+            drag += x[V + i, j] * a[V + i, j] / x[M, j]
+            scale += (x[S + i, j] - ONE) * a[U + i, j]
+        sums[0] -= drag
+        sums[1] -= _product(x[W + i], a[W + i])
+        sums[2] -= scale
+        sums[3] -= _product(x[U + i], a[U + i])
+        sums[4] += _product(r[i], a[V + i])
+        sums[4] += _product(r[3 + i], a[W + i])
+        sums[4] += _product(r[6 + i], a[U + i])
+        for j in range(n):
+            g[i, j] = c[4] * a[V + i, j]
+            g[3 + i, j] = c[4] * a[W + i, j]
+            g[6 + i, j] = c[4] * a[U + i, j]
+    return g
+
+
+@_compiled()
+def _meets_floor(z: Array) -> Any:
+    """``floor.gap(z) <= 0`` ``(rows,)``."""
+    out = np.empty(z.shape[1], np.bool_)
+    for j in range(z.shape[1]):
+        radius = abs(z[S + 1, j])
+        radius = R_MIN if radius < R_MIN else radius
+        out[j] = z[V + 1, j] < ZERO and z[P + 1, j] - radius <= ZERO
+    return out
+
+
+@_compiled("contract")
+def _jump(z: Array) -> None:
+    """``floor.jump`` in place."""
+    for j in range(z.shape[1]):
+        radius = abs(z[S + 1, j])
+        z[P + 1, j] = R_MIN if radius < R_MIN else radius
+        z[V, j] *= ONE - z[MU_, j]
+        z[V + 1, j] *= -z[E_, j]
+        z[V + 2, j] *= ONE - z[MU_, j]
+        for i in range(W, W + 3):
+            z[i, j] *= ONE - HALF * z[MU_, j]
+
+
+@_compiled("contract")
+def _jump_back(z: Array, g: Array) -> None:
+    """Adjoint of ``floor.jump`` at ``z``, in place. A projected scale is never negative."""
+    for j in range(z.shape[1]):
+        if z[S + 1, j] >= R_MIN:
+            g[S + 1, j] += g[P + 1, j]
+        g[P + 1, j] = ZERO
+        g[V, j] *= ONE - z[MU_, j]
+        g[V + 1, j] *= -z[E_, j]
+        g[V + 2, j] *= ONE - z[MU_, j]
+        for i in range(W, W + 3):
+            g[i, j] *= ONE - HALF * z[MU_, j]
+
+
+@_compiled("contract")
+def _correct(z: Array, d: Array, alpha: np.float32) -> None:
+    """Add the learned change of the velocities after a hit."""
+    for i in range(6):
+        for j in range(z.shape[1]):
+            z[V + i, j] += alpha * d[i, j]
