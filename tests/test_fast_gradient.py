@@ -62,6 +62,7 @@ def test_values_and_gradients(n, times):
     rollout = CompiledRollout(model, times)
     out = rollout.forward(z0)
     rollout.backward(g)
+    rollout.collect()
     expected, gradients = exact(model, z0, times, g)
     if n > 1:
         bounced = (State(expected).v[:, 1:, 1] > State(expected).v[:, :-1, 1] + 0.5).any(1)
@@ -79,6 +80,7 @@ def test_gradients_add_up_and_the_weights_are_read_anew():
     for _ in range(2):
         rollout.forward(z0)
         rollout.backward(g)
+    rollout.collect()
     _, once = exact(model, z0, times, g)
     for p, q in zip(model.parameters(), once, strict=True):
         assert (p.grad - 2 * q).norm() < 6e-5 * q.norm() + 2e-6
@@ -88,6 +90,7 @@ def test_gradients_add_up_and_the_weights_are_read_anew():
     model.zero_grad()
     out = rollout.forward(z0[:7])  # fewer rows: other room
     rollout.backward(g[:7])
+    rollout.collect()
     expected, gradients = exact(model, z0[:7], times, g[:7])
     assert (out - expected).abs().max() < 1e-5
     for p, q in zip(model.parameters(), gradients, strict=True):

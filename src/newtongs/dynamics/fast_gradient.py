@@ -133,6 +133,7 @@ class CompiledRollout:
         self.f, self.h = ColumnNetwork(model.f_theta), ColumnNetwork(model.h_phi)
         limit = model.config.max_dt
         self.steps = [[dt / n] * n for dt in intervals(times) for n in (substeps(dt, limit),)]
+        self.scalars = np.zeros(6)  # sums of the coefficients' gradients
         self.tape: list[Substep] = []
 
     @staticmethod
@@ -207,8 +208,7 @@ class CompiledRollout:
 
     @torch.no_grad()
     def backward(self, g_frames: Tensor) -> None:
-        """Add the parameters' gradients, given that of the last rollout's ``(rows, T, 22)``."""
-        scalars = np.zeros(6)
+        """Sum up the gradients, given that of the last rollout's ``(rows, T, 22)``."""
         c = self.coefficients().detach().numpy()
         given = g_frames.permute(1, 2, 0)[:, :MOVING].contiguous().numpy()
         g = np.zeros_like(given[0])
@@ -218,46 +218,49 @@ class CompiledRollout:
             if frame != last:
                 g += given[frame]
                 last = frame
-            g = self._backward(s, g, c, scalars)
+            g = self._backward(s, g, c)
+
+    def collect(self) -> None:
+        """Add the sums to the parameters' gradients and start anew."""
         self.f.collect()
         self.h.collect()
-        with torch.enable_grad():
-            self.coefficients().backward(torch.from_numpy(scalars).float())
+        self.coefficients().backward(torch.from_numpy(self.scalars).float())
+        self.scalars[:] = 0
 
-    def _backward(self, s: Substep, g: Array, c: Array, scalars: Any) -> Array:
+    def _backward(self, s: Substep, g: Array, c: Array) -> Array:
         """Gradient of a substep's start, given that of its end."""
         if s.landing is not None:
-            g = self._land_back(s.landing, g, c, scalars)
+            g = self._land_back(s.landing, g, c)
         z, h = s.stages[0].x.numpy(), s.h
         dz, g_z = np.empty_like(g), g.copy()
         _project_back(z, np.float32(h / 6), s.total, g_z)
         g_sum = np.float32(h / 6) * g_z
-        g_x = self._field_back(s.stages[-1], g_sum, c, scalars)
+        g_x = self._field_back(s.stages[-1], g_sum, c)
         for at, (ahead, weight) in reversed(list(zip(s.stages, TABLEAU, strict=False))):
             step = np.float32(ahead * h)
             _rates(at.x.numpy(), at.r.numpy(), c, dz)
             _project_back(z, step, dz, g_x)
             g_z += g_x
-            g_x = self._field_back(at, step * g_x + np.float32(weight) * g_sum, c, scalars)
+            g_x = self._field_back(at, step * g_x + np.float32(weight) * g_sum, c)
         g_z += g_x  # the first stage's state is the start itself
         return g_z
 
-    def _field_back(self, at: Evaluation, a: Array, c: Array, scalars: Any) -> Array:
+    def _field_back(self, at: Evaluation, a: Array, c: Array) -> Array:
         """Gradient of a stage's state, given that of its rates."""
         x = at.x.numpy()
-        g_r = torch.from_numpy(_residual_back(x, at.r.numpy(), a, c, scalars))
+        g_r = torch.from_numpy(_residual_back(x, at.r.numpy(), a, c, self.scalars))
         g_x: Array = self.f.backward(at, g_r).numpy()[:MOVING]
         _rates_back(x, a, c, g_x)
         return g_x
 
-    def _land_back(self, s: Landing, g: Array, c: Array, scalars: Any) -> Array:
+    def _land_back(self, s: Landing, g: Array, c: Array) -> Array:
         """Gradient before the floor's answer."""
         b = np.ascontiguousarray(g[:, s.rows])
         corrected, d = s.after.x.numpy().copy(), s.after.r.numpy()
         _correct(corrected, d, c[5])
         _project_back(corrected, ZERO, np.zeros_like(b), b)
         velocities = b[V : V + 6]
-        scalars[5] += float((d * velocities).sum(dtype=np.float64))
+        self.scalars[5] += float((d * velocities).sum(dtype=np.float64))
         b += self.h.backward(s.after, torch.from_numpy(c[5] * velocities)).numpy()[:MOVING]
         _jump_back(s.before, b)
         g = g.copy()
