@@ -42,64 +42,77 @@ from .rollout import intervals, substeps
 STAGES = 4
 
 
+class Columns:
+    """A matrix ``(lines, rows)`` as both torch and compiled code read it."""
+
+    def __init__(self, x: Tensor) -> None:
+        self.tensor, self.transposed, self.array = x, x.T, x.numpy()
+
+    @classmethod
+    def empty(cls, lines: int, rows: int) -> "Columns":
+        """With room and no content."""
+        return cls(torch.empty(lines, rows))
+
+
+class Evaluation:
+    """A network at one state, as its backward pass needs it."""
+
+    def __init__(self, network: "ColumnNetwork", x: Tensor) -> None:
+        rows = x.shape[1]
+        self.x = Columns(x)
+        self.hidden = [Columns.empty(len(w), rows) for w in network.weights[:-1]]  # before SiLU
+        self.r = Columns.empty(len(network.weights[-1]), rows)  # after the tanh
+
+
+class Scratch:
+    """What a network needs while it is evaluated at so many rows, and nobody afterwards."""
+
+    def __init__(self, network: "ColumnNetwork", rows: int) -> None:
+        self.h = [Columns.empty(len(w), rows) for w in network.weights[:-1]]  # after SiLU
+        self.d = [Columns.empty(len(w), rows) for w in network.weights]  # gradients before SiLU
+        self.gx = Columns.empty(DIM, rows)
+        self.moving = self.gx.array[:MOVING]
+
+
 class ColumnNetwork:
     """A residual network with tanh output over columns, and the sums of its weights' gradients."""
 
     def __init__(self, network: nn.Sequential) -> None:
         self.layers = [layer for layer in network if isinstance(layer, nn.Linear)]
         self.weights = [layer.weight.detach() for layer in self.layers]  # views: always current
-        self.biases = [layer.bias.detach() for layer in self.layers]
+        self.turned = [w.T for w in self.weights]
+        self.biases = [layer.bias.detach().numpy() for layer in self.layers]
         self.w_sums = [torch.zeros_like(w) for w in self.weights]
-        self.b_sums = [torch.zeros_like(b) for b in self.biases]
+        self.b_sums = [np.zeros_like(b) for b in self.biases]
 
-    def evaluation(self, x: Tensor) -> "Evaluation":
-        """Room for an evaluation at ``x`` ``(22, rows)``."""
-        *hidden, out = (x.new_empty(len(w), x.shape[1]) for w in self.weights)
-        return Evaluation(x, hidden, out)
-
-    def forward(self, at: "Evaluation") -> None:
+    def forward(self, at: Evaluation, room: Scratch) -> None:
         """``at.r = tanh(network(at.x))``."""
         x = at.x
-        for w, b, a in zip(self.weights, self.biases, at.hidden, strict=False):
-            torch.mm(w, x, out=a)
-            x = torch.empty_like(a)
-            _bias_silu_apart(a.numpy(), b.numpy(), x.numpy())
-        torch.mm(self.weights[-1], x, out=at.r)
-        _bias_tanh(at.r.numpy(), self.biases[-1].numpy())
+        for w, b, a, h in zip(self.weights, self.biases, at.hidden, room.h, strict=False):
+            torch.mm(w, x.tensor, out=a.tensor)
+            _bias_silu_apart(a.array, b, h.array)
+            x = h
+        torch.mm(self.weights[-1], x.tensor, out=at.r.tensor)
+        _bias_tanh(at.r.array, self.biases[-1])
 
-    def backward(self, at: "Evaluation", g: Tensor) -> Tensor:
-        """Gradient of ``at.x`` given that of ``at.r``; the weights' are added to the sums."""
-        d = g * (1 - at.r * at.r)
-        for depth in reversed(range(len(self.layers))):
-            self.b_sums[depth].add_(d.sum(1))
-            below, inputs = torch.mm(self.weights[depth].T, d), at.x
-            if depth:
-                inputs = torch.empty_like(below)
-                _silu_back(at.hidden[depth - 1].numpy(), below.numpy(), inputs.numpy())
-            self.w_sums[depth].addmm_(d, inputs.T)
-            d = below
-        return d
+    def backward(self, at: Evaluation, room: Scratch) -> None:
+        """``room.gx`` from the outputs' ``room.d[-1]``; the weights' gradients go to the sums."""
+        for depth in reversed(range(1, len(self.weights))):
+            d, below, h = room.d[depth].tensor, room.d[depth - 1], room.h[depth - 1]
+            torch.mm(self.turned[depth], d, out=below.tensor)
+            _silu_back(at.hidden[depth - 1].array, below.array, h.array, self.b_sums[depth - 1])
+            self.w_sums[depth].addmm_(d, h.transposed)
+        torch.mm(self.turned[0], room.d[0].tensor, out=room.gx.tensor)
+        self.w_sums[0].addmm_(room.d[0].tensor, at.x.transposed)
 
     def collect(self) -> None:
         """Add the sums to the parameters' gradients and start anew."""
         for layer, w, b in zip(self.layers, self.w_sums, self.b_sums, strict=True):
-            for parameter, total in ((layer.weight, w), (layer.bias, b)):
+            for parameter, total in ((layer.weight, w), (layer.bias, torch.from_numpy(b))):
                 if parameter.grad is None:
                     parameter.grad = torch.zeros_like(parameter)
                 parameter.grad.add_(total)
                 total.zero_()
-
-
-@dataclass(frozen=True)
-class Evaluation:
-    """A network at one state, as its backward pass needs it."""
-
-    x: Tensor
-    """States ``(22, rows)``."""
-    hidden: list[Tensor]
-    """Pre-activations ``(width, rows)`` of the hidden layers."""
-    r: Tensor
-    """Outputs ``(outputs, rows)`` after the tanh."""
 
 
 @dataclass
@@ -155,8 +168,9 @@ class CompiledRollout:
         """Room for all substeps of so many rows."""
         if not self.tape or self.tape[0].total.shape[1] != rows:
             self.tape = []  # the old one goes before the new one comes
+            self.room = Scratch(self.f, rows)
             for h in (h for hs in self.steps for h in hs):
-                stages = [self.f.evaluation(torch.empty(DIM, rows)) for _ in range(STAGES)]
+                stages = [Evaluation(self.f, torch.empty(DIM, rows)) for _ in range(STAGES)]
                 self.tape.append(Substep(h, stages, np.empty((MOVING, rows), np.float32)))
         return self.tape
 
@@ -164,44 +178,39 @@ class CompiledRollout:
     def forward(self, z0: StateTensor) -> StateTensor:
         """States ``(rows, T, 22)`` from float32 ``z0`` (rows, 22)."""
         c = self.coefficients().detach().numpy()
-        z, record = project(z0).T.contiguous(), iter(self._record(len(z0)))
+        z, record = project(z0).T.contiguous().numpy(), iter(self._record(len(z0)))
         frames = [z]
         for substeps_of_frame in self.steps:
             for _ in substeps_of_frame:
                 z = self._forward(next(record), z, c)
             frames.append(z)
-        return torch.stack(frames).permute(2, 0, 1)
+        return torch.from_numpy(np.stack(frames)).permute(2, 0, 1)
 
-    def _forward(self, s: Substep, z: Tensor, c: Array) -> Tensor:
-        dz = np.empty_like(s.total)
+    def _forward(self, s: Substep, z: Array, c: Array) -> Array:
         s.total[:] = 0
         for at in s.stages:
-            at.x.copy_(z)  # the material; what moves is overwritten from the second stage on
+            at.x.array[:] = z  # the material; what moves is overwritten from the second stage on
         for at, after, (ahead, weight) in zip(s.stages, s.stages[1:], TABLEAU, strict=False):
-            self.f.forward(at)
-            _rates(at.x.numpy(), at.r.numpy(), c, dz)
-            step = np.float32(ahead * s.h)
-            _stage(z.numpy(), step, np.float32(weight), dz, s.total, after.x.numpy())
-        self.f.forward(s.stages[-1])
-        _rates(s.stages[-1].x.numpy(), s.stages[-1].r.numpy(), c, dz)
-        s.total += dz
-        out = z.clone()
-        _move(z.numpy(), np.float32(s.h / 6), s.total, out.numpy())
+            self.f.forward(at, self.room)
+            step, share = np.float32(ahead * s.h), np.float32(weight)
+            _next_stage(z, at.x.array, at.r.array, c, step, share, s.total, after.x.array)
+        last, out = s.stages[-1], z.copy()
+        self.f.forward(last, self.room)
+        _last_stage(z, last.x.array, last.r.array, c, np.float32(s.h / 6), s.total, out)
         s.landing = self._land(out, c)
         return out
 
-    def _land(self, z: Tensor, c: Array) -> Landing | None:
-        """The floor's answer, written into ``z``."""
-        x = z.numpy()
+    def _land(self, x: Array, c: Array) -> Landing | None:
+        """The floor's answer, written into ``x``."""
         rows = np.flatnonzero(_meets_floor(x))
         if not len(rows):
             return None
         before = np.ascontiguousarray(x[:, rows])
-        at = self.h.evaluation(torch.from_numpy(before.copy()))
-        _jump(at.x.numpy())
-        self.h.forward(at)
-        landed = at.x.numpy().copy()
-        _correct(landed, at.r.numpy(), c[5])
+        at = Evaluation(self.h, torch.from_numpy(before.copy()))
+        _jump(at.x.array)
+        self.h.forward(at, Scratch(self.h, len(rows)))
+        landed = at.x.array.copy()
+        _correct(landed, at.r.array, c[5])
         _move(landed, ZERO, np.zeros((MOVING, len(rows)), np.float32), landed)
         x[:, rows] = landed
         return Landing(rows, before, at)
@@ -231,37 +240,38 @@ class CompiledRollout:
         """Gradient of a substep's start, given that of its end."""
         if s.landing is not None:
             g = self._land_back(s.landing, g, c)
-        z, h = s.stages[0].x.numpy(), s.h
-        dz, g_z = np.empty_like(g), g.copy()
-        _project_back(z, np.float32(h / 6), s.total, g_z)
-        g_sum = np.float32(h / 6) * g_z
-        g_x = self._field_back(s.stages[-1], g_sum, c)
-        for at, (ahead, weight) in reversed(list(zip(s.stages, TABLEAU, strict=False))):
-            step = np.float32(ahead * h)
-            _rates(at.x.numpy(), at.r.numpy(), c, dz)
-            _project_back(z, step, dz, g_x)
-            g_z += g_x
-            g_x = self._field_back(at, step * g_x + np.float32(weight) * g_sum, c)
-        g_z += g_x  # the first stage's state is the start itself
+        f, room, z = self.f, self.room, s.stages[0].x.array
+        d, b_sum = room.d[-1].array, f.b_sums[-1]
+        g_z = g.copy()
+        _project_back(z, np.float32(s.h / 6), s.total, g_z)
+        a = g_sum = np.float32(s.h / 6) * g_z
+        last = s.stages[-1]
+        _residual_back(last.x.array, last.r.array, a, c, d, b_sum, self.scalars)
+        f.backward(last, room)
+        _rates_back(last.x.array, a, c, room.moving)
+        a = np.empty_like(g_sum)
+        for at, (ahead, weight) in zip(s.stages[-2::-1], TABLEAU[::-1], strict=True):
+            step, share, x, r = np.float32(ahead * s.h), np.float32(weight), at.x.array, at.r.array
+            _stage_back(z, x, r, c, step, share, room.moving, g_z, g_sum, a)
+            _residual_back(x, r, a, c, d, b_sum, self.scalars)
+            f.backward(at, room)
+            _rates_back(x, a, c, room.moving)
+        g_z += room.moving  # the first stage's state is the start itself
         return g_z
-
-    def _field_back(self, at: Evaluation, a: Array, c: Array) -> Array:
-        """Gradient of a stage's state, given that of its rates."""
-        x = at.x.numpy()
-        g_r = torch.from_numpy(_residual_back(x, at.r.numpy(), a, c, self.scalars))
-        g_x: Array = self.f.backward(at, g_r).numpy()[:MOVING]
-        _rates_back(x, a, c, g_x)
-        return g_x
 
     def _land_back(self, s: Landing, g: Array, c: Array) -> Array:
         """Gradient before the floor's answer."""
         b = np.ascontiguousarray(g[:, s.rows])
-        corrected, d = s.after.x.numpy().copy(), s.after.r.numpy()
+        corrected, d = s.after.x.array.copy(), s.after.r.array
         _correct(corrected, d, c[5])
         _project_back(corrected, ZERO, np.zeros_like(b), b)
         velocities = b[V : V + 6]
         self.scalars[5] += float((d * velocities).sum(dtype=np.float64))
-        b += self.h.backward(s.after, torch.from_numpy(c[5] * velocities)).numpy()[:MOVING]
+        room = Scratch(self.h, len(s.rows))
+        room.d[-1].array[:] = c[5] * velocities * (ONE - d * d)
+        self.h.b_sums[-1] += room.d[-1].array.sum(1)
+        self.h.backward(s.after, room)
+        b += room.moving
         _jump_back(s.before, b)
         g = g.copy()
         g[:, s.rows] = b
@@ -282,16 +292,56 @@ def _bias_silu_apart(a: Array, b: Array, out: Array) -> None:
             into[j] = x / (ONE + _exp(-x))
 
 
-@_compiled("contract")
-def _silu_back(a: Array, g: Array, out: Array) -> None:
-    """``out = silu(a)`` and ``g *= silu'(a)``."""
+@_compiled("contract", "reassoc")
+def _silu_back(a: Array, g: Array, out: Array, sums: Array) -> None:
+    """``out = silu(a)`` and ``g *= silu'(a)``, whose lines are added up in ``sums``."""
     for o in range(a.shape[0]):
-        line, slope, into = a[o], g[o], out[o]
+        line, slope, into, total = a[o], g[o], out[o], ZERO
         for j in range(line.size):
             sigma = ONE / (ONE + _exp(-line[j]))
             x = line[j] * sigma
             into[j] = x
-            slope[j] *= sigma + x * (ONE - sigma)
+            y = slope[j] * (sigma + x * (ONE - sigma))
+            slope[j] = y
+            total += y
+        sums[o] += total
+
+
+@_compiled("contract")
+def _next_stage(
+    z: Array, x: Array, r: Array, c: Array, h: np.float32, weight: np.float32, total: Array,
+    after: Array,
+) -> None:  # fmt: skip
+    """RK4's stages 1 to 3: add to the sum, and the state of the next stage."""
+    dz = np.empty((MOVING, x.shape[1]), np.float32)
+    _rates(x, r, c, dz)
+    _stage(z, h, weight, dz, total, after)
+
+
+@_compiled("contract")
+def _last_stage(
+    z: Array, x: Array, r: Array, c: Array, h: np.float32, total: Array, out: Array
+) -> None:
+    """RK4's stage 4: the substep's state."""
+    dz = np.empty((MOVING, x.shape[1]), np.float32)
+    _rates(x, r, c, dz)
+    _stage(z, ZERO, ONE, dz, total, out)
+    _move(z, h, total, out)
+
+
+@_compiled("contract")
+def _stage_back(
+    z: Array, x: Array, r: Array, c: Array, h: np.float32, weight: np.float32, g: Array,
+    g_z: Array, g_sum: Array, a: Array,
+) -> None:  # fmt: skip
+    """From the next stage's gradient ``g`` to the start's and, in ``a``, that of the rates."""
+    dz = np.empty((MOVING, x.shape[1]), np.float32)
+    _rates(x, r, c, dz)
+    _project_back(z, h, dz, g)
+    for i in range(MOVING):
+        for j in range(x.shape[1]):
+            g_z[i, j] += g[i, j]
+            a[i, j] = h * g[i, j] + weight * g_sum[i, j]
 
 
 @_compiled("contract")
@@ -357,10 +407,11 @@ def _product(x: Array, y: Array) -> float:
 
 
 @_compiled("contract", "reassoc")
-def _residual_back(x: Array, r: Array, a: Array, c: Array, sums: Any) -> Array:
-    """Gradient ``(9, rows)`` of the residual; those of c_v, c_w, k_s, c_s, alpha go to ``sums``."""
+def _residual_back(
+    x: Array, r: Array, a: Array, c: Array, d: Array, b_sum: Array, sums: Any
+) -> None:
+    """Gradient ``d (9, rows)`` before the residual's tanh, its lines' sums, and the scalars'."""
     n = x.shape[1]
-    g = np.empty((9, n), np.float32)
     for i in range(3):
         drag = scale = 0.0
         for j in range(n):
@@ -370,14 +421,14 @@ def _residual_back(x: Array, r: Array, a: Array, c: Array, sums: Any) -> Array:
         sums[1] -= _product(x[W + i], a[W + i])
         sums[2] -= scale
         sums[3] -= _product(x[U + i], a[U + i])
-        sums[4] += _product(r[i], a[V + i])
-        sums[4] += _product(r[3 + i], a[W + i])
-        sums[4] += _product(r[6 + i], a[U + i])
-        for j in range(n):
-            g[i, j] = c[4] * a[V + i, j]
-            g[3 + i, j] = c[4] * a[W + i, j]
-            g[6 + i, j] = c[4] * a[U + i, j]
-    return g
+        for k, start in ((i, V), (3 + i, W), (6 + i, U)):
+            sums[4] += _product(r[k], a[start + i])
+            line, slope, rates, total = r[k], d[k], a[start + i], ZERO
+            for j in range(n):
+                y = c[4] * rates[j] * (ONE - line[j] * line[j])
+                slope[j] = y
+                total += y
+            b_sum[k] += total
 
 
 @_compiled()
