@@ -7,6 +7,7 @@ import signal
 import subprocess
 import sys
 import time
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -18,6 +19,7 @@ from newtongs.errors import InputError
 from newtongs.state import LAYOUT
 from newtongs.training import LossWeights, TrainConfig, objective, train
 from newtongs.training.checkpoint import identity
+from newtongs.training.config import laptop
 from newtongs.training.loop import permutation
 from newtongs.training.loss import term_names
 
@@ -274,6 +276,13 @@ def test_a_loss_that_is_no_number_stops_the_run(data, tmp_path):
 def test_settings_that_cannot_work(data, tmp_path, changes, message):
     with pytest.raises(InputError, match=message):
         train(config(data, tmp_path, **changes))
+
+
+def test_the_laptop_preset_leaves_chosen_settings_alone(tmp_path):
+    plain = TrainConfig(data=tmp_path, out=tmp_path)
+    assert (laptop(plain).epochs, laptop(plain).lr, laptop(plain).lr_min) == (6, 2e-3, 1e-4)
+    chosen = laptop(replace(plain, epochs=2, seed=5))
+    assert (chosen.epochs, chosen.lr, chosen.seed) == (2, 2e-3, 5)
 
 
 @pytest.mark.parametrize("changes", [{"epochs": 0}, {"lr": 0.0}, {"micro_batch": 0}])

@@ -17,12 +17,14 @@ from ..state import DIM, project
 from ..types import StateTensor, Times
 from .fast_cpu import (
     HALF,
+    MU,
     ONE,
     QQ_MIN,
     R_MIN,
     S_MIN,
     ZERO,
     Array,
+    E,
     M,
     P,
     Q,
@@ -33,11 +35,10 @@ from .fast_cpu import (
     _compiled,
     _exp,
 )
-from .fast_cpu import MU as MU_
-from .fast_cpu import E as E_
-from .fast_many import MOVING, TABLEAU, _bias_tanh, _move, _rates, _stage
+from .fast_many import MOVING, _bias_tanh, _move, _rates, _stage
 from .gaussian_nnd import GaussianNND
 from .rollout import intervals, substeps
+from .solvers import RK4_STAGES
 
 STAGES = 4
 
@@ -190,7 +191,7 @@ class CompiledRollout:
         s.total[:] = 0
         for at in s.stages:
             at.x.array[:] = z  # the material; what moves is overwritten from the second stage on
-        for at, after, (ahead, weight) in zip(s.stages, s.stages[1:], TABLEAU, strict=False):
+        for at, after, (ahead, weight) in zip(s.stages, s.stages[1:], RK4_STAGES, strict=False):
             self.f.forward(at, self.room)
             step, share = np.float32(ahead * s.h), np.float32(weight)
             _next_stage(z, at.x.array, at.r.array, c, step, share, s.total, after.x.array)
@@ -250,7 +251,7 @@ class CompiledRollout:
         f.backward(last, room)
         _rates_back(last.x.array, a, c, room.moving)
         a = np.empty_like(g_sum)
-        for at, (ahead, weight) in zip(s.stages[-2::-1], TABLEAU[::-1], strict=True):
+        for at, (ahead, weight) in zip(s.stages[-2::-1], RK4_STAGES[::-1], strict=True):
             step, share, x, r = np.float32(ahead * s.h), np.float32(weight), at.x.array, at.r.array
             _stage_back(z, x, r, c, step, share, room.moving, g_z, g_sum, a)
             _residual_back(x, r, a, c, d, b_sum, self.scalars)
@@ -448,11 +449,11 @@ def _jump(z: Array) -> None:
     for j in range(z.shape[1]):
         radius = abs(z[S + 1, j])
         z[P + 1, j] = R_MIN if radius < R_MIN else radius
-        z[V, j] *= ONE - z[MU_, j]
-        z[V + 1, j] *= -z[E_, j]
-        z[V + 2, j] *= ONE - z[MU_, j]
+        z[V, j] *= ONE - z[MU, j]
+        z[V + 1, j] *= -z[E, j]
+        z[V + 2, j] *= ONE - z[MU, j]
         for i in range(W, W + 3):
-            z[i, j] *= ONE - HALF * z[MU_, j]
+            z[i, j] *= ONE - HALF * z[MU, j]
 
 
 @_compiled("contract")
@@ -462,11 +463,11 @@ def _jump_back(z: Array, g: Array) -> None:
         if z[S + 1, j] >= R_MIN:
             g[S + 1, j] += g[P + 1, j]
         g[P + 1, j] = ZERO
-        g[V, j] *= ONE - z[MU_, j]
-        g[V + 1, j] *= -z[E_, j]
-        g[V + 2, j] *= ONE - z[MU_, j]
+        g[V, j] *= ONE - z[MU, j]
+        g[V + 1, j] *= -z[E, j]
+        g[V + 2, j] *= ONE - z[MU, j]
         for i in range(W, W + 3):
-            g[i, j] *= ONE - HALF * z[MU_, j]
+            g[i, j] *= ONE - HALF * z[MU, j]
 
 
 @_compiled("contract")

@@ -44,12 +44,11 @@ from .fast_cpu import (
     _exp,
     _floor,
 )
+from .solvers import RK4_STAGES
 
 BLOCK = 512  # rows at a time on a thread: enough for the products, few enough for the cache
 SHARED = 384  # rows from which several threads gain more than they lose by waiting for Python
 MOVING = M  # channels before the material
-# Of RK4's first three stages: how far ahead the next one is evaluated, and the share in the sum.
-TABLEAU = ((0.5, 1.0), (0.5, 2.0), (1.0, 2.0))
 
 _one_at_a_time = threading.Lock()
 
@@ -138,7 +137,7 @@ def _step(
     x[:] = z
     if model.rk4:
         room.total[:] = 0
-        for ahead, weight in TABLEAU:
+        for ahead, weight in RK4_STAGES:
             _field(weights, biases, scalars, room)
             _stage(z, np.float32(ahead * h), np.float32(weight), room.dz, room.total, x)
         _field(weights, biases, scalars, room)

@@ -20,13 +20,12 @@ from . import kernels
 from . import physics_kernels as physics
 from .gaussian_nnd import GaussianNND
 from .rollout import intervals, substeps
+from .solvers import RK4_STAGES
 
 INPUTS, OUTPUTS = 32, 16  # state and network outputs, padded to what tensor cores take
 SLABS = 32  # pieces a weight-gradient product is cut into, so that it fills the GPU
 ROWS = 128  # objects a physics kernel's block handles
 STAGES = 4
-# (ahead, weight) of RK4's first three stages: where the next one is evaluated, and its share.
-TABLEAU = ((0.5, 1.0), (0.5, 2.0), (1.0, 2.0))
 
 
 @dataclass(frozen=True)
@@ -311,7 +310,7 @@ class FusedRollout:
     def _forward(self, z: Tensor, c: Tensor, h: float, save: bool) -> tuple[Tensor, Substep]:
         s = Substep(h, kept=self.f.activations() if save else None)
         x, total = z, torch.empty_like(z)
-        for i, (ahead, weight) in enumerate(TABLEAU):
+        for i, (ahead, weight) in enumerate(RK4_STAGES):
             r = self.f.forward(x, None if s.kept is None else s.kept[i])
             s.x.append(x)
             s.r.append(r)
@@ -364,7 +363,7 @@ class FusedRollout:
         for i in reversed(range(STAGES - 1)):
             g_net = self.f.backward(s.x[i + 1], s.r[i + 1], g_r, i + 1, s.kept[i + 1])
             g_next, g_x, g_r = g_x, torch.empty_like(g), torch.empty_like(g_r)
-            ahead, weight = TABLEAU[i]
+            ahead, weight = RK4_STAGES[i]
             physics.stage_backward[self.grid](
                 s.x[0], s.x[i], s.r[i], g_next, g_net, g_sum, g_z, g_x, g_r, c, sums, n, s.h,
                 ahead, weight, FIRST=i == 0, ROWS=ROWS,

@@ -22,4 +22,8 @@ def rk4(f: Field, z: Tensor, h: float, project: Field) -> Tensor:
     return project(z + h / 6 * (k1 + 2 * k2 + 2 * k3 + k4))
 
 
+# The same as a table, for code that takes the stages one by one: of the first three, how far ahead
+# the next one is evaluated, and the share in the sum; the fourth has the share one.
+RK4_STAGES = ((0.5, 1.0), (0.5, 2.0), (1.0, 2.0))
+
 SOLVERS: dict[str, Step] = {"rk4": rk4, "euler": euler}
