@@ -86,7 +86,9 @@ def test_the_page_shows_what_we_render(tmp_path, make, size):
     write_page(tmp_path / "a.html", animation, camera)
     pictures, said = shoot(tmp_path, "page", tmp_path / "a.html", animation, camera, frames)
     assert said["requests"] == [f"file://{tmp_path / 'a.html'}"]  # and nothing else
-    assert min(compare(animation, camera, frames, pictures)) > 50
+    quality = compare(animation, camera, frames, pictures)
+    print("PSNR in dB:", [round(float(x), 1) for x in quality])
+    assert min(quality) > 50
     assert psnr(*pictures) < 40  # it moved
 
 
