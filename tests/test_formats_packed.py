@@ -174,3 +174,9 @@ def test_what_would_be_lost_is_refused(tmp_path):
         with pytest.raises(InputError, match="means hold numbers that are not finite"):
             save(far.replace(means=far.means * torch.nan), tmp_path / f"b{ending}")
     assert [p.name for p in tmp_path.iterdir()] == ["a.compressed.ply"]
+
+
+def test_an_empty_splat_file_is_not_written(tmp_path):
+    with pytest.raises(InputError, match="cannot hold an empty scene"):
+        save(random_scene(0, 0), tmp_path / "a.splat")
+    assert not list(tmp_path.iterdir())

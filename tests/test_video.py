@@ -156,3 +156,11 @@ for ending in ("mp4", "gif"):
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout.count("pip install 'newtongs[video]'") == 2
     assert os.listdir(tmp_path) == ["a.png"]
+
+
+def test_whole_numbers_are_bytes_whatever_their_kind():
+    picture = np.arange(27).reshape(3, 3, 3) * 10 - 5
+    expected = np.clip(picture, 0, 255).astype(np.uint8)
+    for kind in (np.int64, np.int32, np.float32):
+        x = picture / 255 if kind is np.float32 else picture
+        assert (to_bytes(x.astype(kind)) == expected).all()

@@ -33,13 +33,13 @@ GAP = 4  # pixels between the frames of a contact sheet
 
 
 def to_bytes(frame: Frame) -> Bytes:
-    """Colours as bytes ``(H, W, 3)``; floats are clamped to [0, 1] and rounded."""
+    """Colours as bytes ``(H, W, 3)``; floats are clamped to [0, 1], whole numbers to [0, 255]."""
     x = frame.color if isinstance(frame, Picture) else frame
     array = x.detach().cpu().numpy() if isinstance(x, Tensor) else np.asarray(x)
     if array.ndim != 3 or array.shape[-1] != 3 or 0 in array.shape:
         raise InputError(f"a frame is a Picture or has shape (H, W, 3), got {array.shape}")
-    if array.dtype == np.uint8:
-        return array
+    if np.issubdtype(array.dtype, np.integer):
+        return np.clip(array, 0, 255).astype(np.uint8, copy=False)
     return np.rint(255 * np.clip(np.nan_to_num(array), 0, 1)).astype(np.uint8)
 
 

@@ -123,6 +123,8 @@ def _read_splat(path: Path) -> GaussianScene:
 
 
 def _write_splat(scene: GaussianScene, path: Path) -> None:
+    if not len(scene):
+        raise InputError(f"{path}: this format cannot hold an empty scene; write a .ply")
     rows = np.empty(len(scene), SPLAT_ROW)
     rgba = torch.cat([scene.colors, scene.opacities[:, None]], -1)
     rows["means"], rows["scales"] = (x.detach().cpu().numpy() for x in (scene.means, scene.scales))
