@@ -124,3 +124,25 @@ def test_other_configurations_are_left_to_the_reference(tmp_path, config):
     model, group = some_model(**config), Ranks(0, 1, torch.device("cpu"))
     settings = TrainConfig(data=tmp_path, out=tmp_path)
     assert isinstance(make_update(model, torch.arange(3) / 24, settings, group), ReferenceUpdate)
+
+
+def test_several_threads_give_the_same_bits_again(tmp_path):
+    """Whichever thread is quicker: a resumed run must end in the same bytes."""
+    times, group = torch.arange(6) / 24, Ranks(0, 1, torch.device("cpu"))
+    settings = TrainConfig(data=tmp_path, out=tmp_path, micro_batch=3)
+    target, model = some_model(hidden=8).rollout(some_states(40), times).detach(), some_model()
+    before = torch.get_num_threads()
+    torch.set_num_threads(3)
+    try:
+        update = CompiledUpdate(model, times, settings, group)
+        found = []
+        for _ in range(4):
+            model.zero_grad()
+            terms = update(target, 40)
+            found.append(([p.grad.clone() for p in model.parameters()], terms))
+        assert torch.get_num_threads() == 3
+    finally:
+        torch.set_num_threads(before)
+    for gradients, terms in found[1:]:
+        assert terms == found[0][1]
+        assert all(torch.equal(a, b) for a, b in zip(gradients, found[0][0], strict=True))

@@ -15,6 +15,7 @@ from .loss import objective
 from .ranks import Ranks
 
 ROWS = 128  # sequences a thread takes at a time: enough for the products, and 0.15 GB of records
+THREADS = 8  # at most: beyond, they wait for the interpreter and their records fill the memory
 
 
 class CompiledUpdate:
@@ -27,7 +28,8 @@ class CompiledUpdate:
     def __init__(self, model: GaussianNND, times: Times, config: TrainConfig, group: Ranks) -> None:
         self.model, self.times, self.weights, self.group = model, times, config.loss, group
         self.rows = config.micro_batch or ROWS
-        self.rollouts = [CompiledRollout(model, times) for _ in range(torch.get_num_threads())]
+        threads = min(THREADS, torch.get_num_threads())
+        self.rollouts = [CompiledRollout(model, times) for _ in range(threads)]
 
     def __call__(self, target: StateTensor, batch: int) -> dict[str, float]:
         """See :class:`newtongs.training.update.Update`."""
