@@ -7,8 +7,8 @@ Products run on tensor cores in half precision with float32 accumulation. An ope
 * 2: ``hi (hi + lo)``, exact weights, rounded activations (whose errors average out over a batch);
 * 3: also ``lo hi``, close to float32.
 
-Trained weights need three passes: measured against float64, the gradient is off by 2e-2 with one, by
-6e-3 with two and by 4e-5 with three, where float32 itself is off by 2e-5.
+Trained weights need three passes: measured against float64, the gradient is off by 2e-2 with one,
+by 6e-3 with two and by 4e-5 with three, where float32 itself is off by 2e-5.
 
 Backward, a program takes TURNS blocks of rows one after the other and sums up the narrow weight
 gradients itself; it owns its place in the sums, so that there are no atomics and the order is
