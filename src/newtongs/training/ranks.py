@@ -51,5 +51,6 @@ def ranks(device: str) -> Iterator[Ranks]:
     dist.init_process_group("nccl" if local.type == "cuda" else "gloo")
     try:
         yield Ranks(dist.get_rank(), dist.get_world_size(), local)
+        dist.barrier()  # nobody hangs up while another still listens
     finally:
         dist.destroy_process_group()
