@@ -43,7 +43,7 @@ def cotangent(n, frames):
 
 
 def exact(model, z0, times, g):
-    """States and gradients in float64, and whether a contact was too close to call."""
+    """States and gradients in float64."""
     reference = copy.deepcopy(model).double()
     out = reference.rollout(z0.double(), times)
     (out * g).sum().backward()

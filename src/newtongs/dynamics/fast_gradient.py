@@ -444,16 +444,23 @@ def _meets_floor(z: Array) -> Any:
 
 
 @_compiled("contract")
+def _rebound(z: Array, x: Array) -> None:
+    """What the floor makes of velocities in ``x``, by the material in ``z``; its own adjoint."""
+    for j in range(z.shape[1]):
+        x[V, j] *= ONE - z[MU, j]
+        x[V + 1, j] *= -z[E, j]
+        x[V + 2, j] *= ONE - z[MU, j]
+        for i in range(W, W + 3):
+            x[i, j] *= ONE - HALF * z[MU, j]
+
+
+@_compiled("contract")
 def _jump(z: Array) -> None:
     """``floor.jump`` in place."""
     for j in range(z.shape[1]):
         radius = abs(z[S + 1, j])
         z[P + 1, j] = R_MIN if radius < R_MIN else radius
-        z[V, j] *= ONE - z[MU, j]
-        z[V + 1, j] *= -z[E, j]
-        z[V + 2, j] *= ONE - z[MU, j]
-        for i in range(W, W + 3):
-            z[i, j] *= ONE - HALF * z[MU, j]
+    _rebound(z, z)
 
 
 @_compiled("contract")
@@ -463,11 +470,7 @@ def _jump_back(z: Array, g: Array) -> None:
         if z[S + 1, j] >= R_MIN:
             g[S + 1, j] += g[P + 1, j]
         g[P + 1, j] = ZERO
-        g[V, j] *= ONE - z[MU, j]
-        g[V + 1, j] *= -z[E, j]
-        g[V + 2, j] *= ONE - z[MU, j]
-        for i in range(W, W + 3):
-            g[i, j] *= ONE - HALF * z[MU, j]
+    _rebound(z, g)
 
 
 @_compiled("contract")

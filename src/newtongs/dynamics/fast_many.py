@@ -8,9 +8,7 @@ become vector instructions, and a layer is ``W x`` with ``W`` as it is stored.
 
 import math
 import threading
-from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -19,6 +17,7 @@ import torch
 from torch import Tensor
 
 from ..state import DIM
+from ..threads import one_thread
 from .fast_cpu import (
     G_X,
     G_Y,
@@ -79,28 +78,15 @@ def advance_many(
         _advance(z[i : i + size], n, h, model, weights, out[i : i + size])
 
     starts = range(0, len(z), size)
-    with _one_thread_each():
+    # Each of our threads calls torch; none of them is to start others. The setting belongs to the
+    # process, so that only one caller at a time may change it.
+    with _one_at_a_time, one_thread():
         if threads == 1:
             for i in starts:
                 block(i)
         else:
             with ThreadPoolExecutor(threads) as pool:
                 list(pool.map(block, starts))  # list() waits and raises what a thread raised
-
-
-@contextmanager
-def _one_thread_each() -> Iterator[None]:
-    """Each of our threads calls torch; none of them is to start others.
-
-    The setting belongs to the process, so that only one caller at a time may change it.
-    """
-    with _one_at_a_time:
-        before = torch.get_num_threads()
-        torch.set_num_threads(1)
-        try:
-            yield
-        finally:
-            torch.set_num_threads(before)
 
 
 def _advance(
