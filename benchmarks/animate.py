@@ -17,13 +17,13 @@ from rich.table import Table
 
 from newtongs import animator
 from newtongs.animator import Physics, Push, frame_times
-from newtongs.datasets.templates import template
-from newtongs.dynamics.choices import choose, rigid_state
-from newtongs.dynamics.predict import predict_body
-from newtongs.export import export
+from newtongs.dynamics.backends import predict_body
+from newtongs.dynamics.variants import choose, rigid_state
+from newtongs.exports import export
 from newtongs.scene import GaussianScene, join
 from newtongs.scene.animation import Animation
-from newtongs.scene.formats import load, save
+from newtongs.scene.io.formats import load, save
+from newtongs.templates import template
 
 BUDGET = 60.0  # seconds in all
 PIXELS = 512

@@ -15,10 +15,10 @@ from torch import Tensor
 
 from newtongs import State, make_state, rotations
 from newtongs.dynamics import GaussianNND
+from newtongs.dynamics.backends import predict_body, predictor
 from newtongs.dynamics.body import Body, directions
-from newtongs.dynamics.choices import Dynamics, choose
-from newtongs.dynamics.predict import predict_body, predictor
-from newtongs.dynamics.prompt import draw, search
+from newtongs.dynamics.search import draw, search
+from newtongs.dynamics.variants import Dynamics, choose
 
 G, R = 9.81, 0.27
 CHOICES: tuple[Dynamics, ...] = ("learned", "structured", "analytic")

@@ -16,7 +16,7 @@ from rich.console import Console
 from rich.table import Table
 
 from newtongs import rotations, state
-from newtongs.export import FORMATS, export
+from newtongs.exports import FORMATS, export
 from newtongs.scene import GaussianScene, join
 from newtongs.scene.animation import Animation
 

@@ -23,7 +23,7 @@ from torch import Tensor
 
 from newtongs import rotations
 from newtongs.scene import GaussianScene, affine, transform, transform_sequence
-from newtongs.scene.animated import AnimatedScene
+from newtongs.scene.frames import AnimatedScene
 from newtongs.scene.transform import pack_symmetric, principal_axes
 from newtongs.state import State, make, replace
 

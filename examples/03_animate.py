@@ -7,7 +7,7 @@ import sys
 import tempfile
 
 import newtongs
-from newtongs.datasets.templates import template
+from newtongs.templates import template
 
 # A scene made by code; a file name does as well: newtongs.animate("scene.ply", ...).
 scene = template("sunny_park").scene()
@@ -22,6 +22,6 @@ for t, y in zip(animation.times[::8].tolist(), height[::8].tolist(), strict=True
 
 with tempfile.TemporaryDirectory() as folder:
     out = sys.argv[1] if len(sys.argv) > 1 else folder
-    files = newtongs.export.export(animation, out, ["png", "glb", "html"], size=(256, 192))
+    files = newtongs.exports.export(animation, out, ["png", "glb", "html"], size=(256, 192))
     for name, path in files.items():
         print(f"{name}: {path.stat().st_size / 1e3:.0f} kB")

@@ -5,10 +5,10 @@ import math
 import torch
 
 from newtongs import rotations, state
-from newtongs.datasets.templates import template
 from newtongs.scene import GaussianScene, join
 from newtongs.scene.animation import Animation
-from newtongs.scene.world import WorldFrame
+from newtongs.scene.world_frame import WorldFrame
+from newtongs.templates import template
 
 
 def bouncing(frames=13, *, seconds=1.5, height=1.2, q0=(1.0, 0, 0, 0), turn=7.0, squash=0.25):

@@ -9,14 +9,14 @@ import torch
 import newtongs
 from newtongs import InputError, rotations
 from newtongs.animator import DROP, PAPER, TOSS, Physics, Push, frame_times
-from newtongs.datasets.templates import template
 from newtongs.scene import BACKGROUND, GaussianScene, join, lift
 from newtongs.scene.cameras import look_at
-from newtongs.scene.formats import save
 from newtongs.scene.framing import default_camera, paper_orbit, swept_points
-from newtongs.scene.staging import extent, moved
-from newtongs.scene.world import WorldFrame
+from newtongs.scene.io.formats import save
+from newtongs.scene.placing import extent, moved
+from newtongs.scene.world_frame import WorldFrame
 from newtongs.state import State
+from newtongs.templates import template
 
 SIMPLE = Physics("analytic", "rigid", "shape")
 

@@ -9,11 +9,11 @@ import torch
 
 from newtongs import InputError, NNDConfig, State, make_state, rotations
 from newtongs.dynamics import GaussianNND, floor, resting
+from newtongs.dynamics.backends import predict_bodies, predict_body
 from newtongs.dynamics.body import Body, body_gap, body_jump, directions
-from newtongs.dynamics.choices import choose
-from newtongs.dynamics.predict import predict_bodies, predict_body
 from newtongs.dynamics.resting import inertia, rollout_body, support
 from newtongs.dynamics.rollout import rollout
+from newtongs.dynamics.variants import choose
 from newtongs.state import project
 
 G = 9.81

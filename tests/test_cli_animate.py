@@ -7,9 +7,9 @@ import sys
 import pytest
 
 from newtongs import cli
-from newtongs.datasets.templates import template
-from newtongs.export.replay import load_animation
-from newtongs.scene.formats import load, save
+from newtongs.exports.replay import load_animation
+from newtongs.scene.io.formats import load, save
+from newtongs.templates import template
 
 SMALL = ["--size", "64", "48", "--seconds", "0.25"]
 
@@ -191,7 +191,7 @@ def test_a_folder_that_cannot_be_written(park, tmp_path, capsys):
 
 
 def test_gallery(tmp_path, monkeypatch):
-    from newtongs.evaluation import stress
+    from newtongs.figures import stress
 
     few = dict(list(stress.STRESS_TESTS.items())[:2])
     monkeypatch.setattr(stress, "STRESS_TESTS", few)

@@ -7,15 +7,15 @@ import pytest
 import torch
 
 from newtongs import rotations
-from newtongs.datasets.templates import names, template
 from newtongs.errors import InputError
 from newtongs.scene.cameras import look_at, orbit
-from newtongs.scene.clusters import cluster, label, without_floaters
-from newtongs.scene.floor_finding import Floor, find_floor
+from newtongs.scene.find.clusters import cluster, label, without_floaters
+from newtongs.scene.find.floor import Floor, find_floor
+from newtongs.scene.find.grouping import assign, select_circle
+from newtongs.scene.find.selection import EXAMPLES, select
+from newtongs.scene.find.voxels import SHIFTS, Voxels, connected
 from newtongs.scene.gaussians import BACKGROUND, GaussianScene, join
-from newtongs.scene.grouping import assign, select_circle
-from newtongs.scene.selection import EXAMPLES, select
-from newtongs.scene.voxels import SHIFTS, Voxels, connected
+from newtongs.templates import names, template
 
 UP = torch.tensor([0.0, 1.0, 0.0], dtype=torch.float64)
 

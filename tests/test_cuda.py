@@ -5,7 +5,6 @@ import torch
 
 from newtongs import rotations
 from newtongs.animator import animate
-from newtongs.datasets.templates import template
 from newtongs.render import render, render_frames
 from newtongs.scene import (
     GaussianScene,
@@ -22,10 +21,11 @@ from newtongs.scene import (
     transform,
     transform_sequence,
 )
-from newtongs.scene.animated import frames
-from newtongs.scene.grouping import group_by_masks, remove
+from newtongs.scene.find.grouping import group_by_masks, remove
+from newtongs.scene.frames import frames
 from newtongs.scene.lifting import lift_sequence
 from newtongs.state import make, project
+from newtongs.templates import template
 
 pytestmark = pytest.mark.skipif(not torch.cuda.is_available(), reason="needs CUDA")
 

@@ -17,7 +17,7 @@ import pytest
 from export_samples import park, two_objects
 
 from newtongs import rotations
-from newtongs.export import default_camera, write_glb, write_html
+from newtongs.exports import default_camera, write_glb, write_html
 from newtongs.render import render
 from newtongs.render.video import to_bytes
 

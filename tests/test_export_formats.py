@@ -13,9 +13,9 @@ import pytest
 import torch
 from export_samples import bouncing, park, random_scene, two_objects
 
-from newtongs import export as exporting
+from newtongs import exports as exporting
 from newtongs.errors import InputError
-from newtongs.export import FORMATS, default_camera, export, write_html
+from newtongs.exports import FORMATS, default_camera, export, write_html
 from newtongs.scene import join
 from newtongs.scene.animation import Animation
 
@@ -202,6 +202,6 @@ def test_a_missing_extra_is_named_before_any_work(tmp_path, monkeypatch, blocked
 
 def test_export_imports_nothing_optional():
     optional = ["numba", "imageio", "imageio_ffmpeg", "PIL", "pxr", "gsply", "gsplat", "matplotlib"]
-    code = f"import sys, newtongs.export\nprint([m for m in {optional} if m in sys.modules])"
+    code = f"import sys, newtongs.exports\nprint([m for m in {optional} if m in sys.modules])"
     said = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert said.stdout.strip() == "[]"

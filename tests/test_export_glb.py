@@ -10,8 +10,8 @@ from export_samples import park, reference_frame, relative, two_objects
 
 from newtongs import rotations
 from newtongs.errors import InputError
-from newtongs.export import read_glb, write_glb
-from newtongs.export.parts import parts
+from newtongs.exports import read_glb, write_glb
+from newtongs.exports.parts import parts
 from newtongs.scene.animation import Animation
 
 

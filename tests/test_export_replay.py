@@ -9,9 +9,9 @@ import torch
 from export_samples import park, two_objects
 
 from newtongs.errors import InputError
-from newtongs.export import load_animation, save_animation, write_sequence
-from newtongs.scene import formats
+from newtongs.exports import load_animation, save_animation, write_sequence
 from newtongs.scene.animation import Animation
+from newtongs.scene.io import formats
 
 FIELDS = ("means", "quats", "log_scales", "logits", "sh", "ids")
 
@@ -121,7 +121,7 @@ def test_pickles_are_not_opened(tmp_path):
     save_animation(park(3), tmp_path / "a.json")
     np.savez(tmp_path / "a.npz", times=np.array([{"evil": 1}], dtype=object))
     tree = json.loads((tmp_path / "a.json").read_text())
-    from newtongs.export.replay import _entry
+    from newtongs.exports.replay import _entry
 
     change(tmp_path / "a.json", numbers=_entry(tmp_path / "a.npz", tmp_path / "a.json"))
     assert tree["numbers"] != json.loads((tmp_path / "a.json").read_text())["numbers"]

@@ -14,7 +14,7 @@ from newtongs.errors import InputError
 pytest.importorskip("pxr", reason="needs newtongs[usd]")
 from pxr import Usd, UsdGeom
 
-from newtongs.export.usd import problems, timecodes, write_usd
+from newtongs.exports.usd import problems, timecodes, write_usd
 
 
 def splats_of(stage):
@@ -105,7 +105,7 @@ def test_a_missing_extra_is_named():
     code = (
         "import sys; sys.modules['pxr'] = None\n"
         "from newtongs.errors import InputError\n"
-        "try:\n    import newtongs.export.usd\n"
+        "try:\n    import newtongs.exports.usd\n"
         "except InputError as e:\n    print(e)"
     )
     said = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)

@@ -6,10 +6,10 @@ import pytest
 import torch
 
 from newtongs import rotations
-from newtongs.datasets.templates import names, template
 from newtongs.errors import InputError
-from newtongs.scene.floor_finding import find_floor
+from newtongs.scene.find.floor import find_floor
 from newtongs.scene.gaussians import GaussianScene, join
+from newtongs.templates import names, template
 
 WITH_FLOOR = [name for name in names() if name != "orbit_space"]  # that one has a veil of dust
 

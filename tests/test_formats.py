@@ -12,7 +12,7 @@ from test_scene import assert_same, random_scene
 
 from newtongs.errors import InputError
 from newtongs.scene import GaussianScene, load, save
-from newtongs.scene.formats import from_lgm, to_lgm
+from newtongs.scene.io.formats import from_lgm, to_lgm
 
 TYPES = {"f4": "float", "f8": "double", "u1": "uchar", "i4": "int", "i2": "int16", "u4": "uint32"}
 FORMATS = {"<": "binary_little_endian", ">": "binary_big_endian", "": "ascii"}

@@ -12,8 +12,8 @@ import torch
 from newtongs import InputError, motions, state
 from newtongs.datasets import gaussian32, gaussian_sample, same32
 from newtongs.datasets.gaussian_sample import DERIVED, SCHEMA, load, sample_bytes
+from newtongs.dynamics.backends import predictor
 from newtongs.dynamics.baselines import get_baseline
-from newtongs.dynamics.predict import predictor
 from newtongs.dynamics.weights import load_pretrained
 from newtongs.evaluation.metrics import finish, sequence_terms
 from newtongs.evaluation.same32 import BASELINES, EXPECTED, evaluate_same32, same32_table

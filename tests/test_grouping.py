@@ -8,8 +8,7 @@ import torch
 
 from newtongs.errors import InputError
 from newtongs.scene.cameras import Camera, look_at, orbit
-from newtongs.scene.gaussians import BACKGROUND, GaussianScene
-from newtongs.scene.grouping import (
+from newtongs.scene.find.grouping import (
     assign,
     group_by_masks,
     membership,
@@ -18,6 +17,7 @@ from newtongs.scene.grouping import (
     select_circle,
     select_sphere,
 )
+from newtongs.scene.gaussians import BACKGROUND, GaussianScene
 
 
 def points(*means):

@@ -285,7 +285,7 @@ def test_devices_that_are_not_here(small_state32, device):
 
 @pytest.mark.parametrize("target", ["", "file/x.png", "x.xyz"])
 def test_pictures_that_cannot_be_written(tmp_path, monkeypatch, target):
-    from newtongs.evaluation.figures import import_pyplot, save_figure
+    from newtongs.figures.motions import import_pyplot, save_figure
 
     monkeypatch.chdir(tmp_path)
     (tmp_path / "file").write_text("")

@@ -14,7 +14,9 @@ ROOT = Path(__file__).parent.parent
 SOURCE = ROOT / "src" / "newtongs"
 LAYERS = [
     {"errors", "threads", "types"}, {"rotations"}, {"state"}, {"motions", "dynamics", "scene"},
-    {"render", "datasets"}, {"training", "evaluation", "export", "animator"}, {"studio", "cli"},
+    {"templates"}, {"render", "datasets"},
+    {"training", "evaluation", "figures", "exports", "animator"},
+    {"studio", "cli"},
     {"__init__", "__main__"},
 ]  # fmt: skip
 LEVEL = {name: i for i, layer in enumerate(LAYERS) for name in layer}

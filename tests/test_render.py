@@ -18,8 +18,8 @@ from newtongs.render.light import render_light
 from newtongs.render.prepare import prepare
 from newtongs.render.reference import draw, draw_with_margin, spherical_harmonics
 from newtongs.scene import Camera, GaussianScene, join, orbit, sh
-from newtongs.scene.animated import AnimatedScene
 from newtongs.scene.cameras import look_at
+from newtongs.scene.frames import AnimatedScene
 from newtongs.state import make as make_state
 
 SKY = (0.25, 0.5, 0.875)  # exact in float32

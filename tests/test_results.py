@@ -9,7 +9,7 @@ import pytest
 import torch
 
 from newtongs import load_pretrained, motions
-from newtongs.dynamics.predict import predictor
+from newtongs.dynamics.backends import predictor
 from newtongs.dynamics.weights import remove_branches
 from newtongs.evaluation.metrics import ROOTED, sequence_terms
 from newtongs.evaluation.tables import paper

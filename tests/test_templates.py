@@ -6,14 +6,13 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from newtongs import InputError, motions
-from newtongs.datasets import templates
-from newtongs.datasets.templates import TEMPLATES, surfaces
-from newtongs.datasets.templates.objects import OBJECTS
-from newtongs.datasets.templates.surfaces import box, cylinder, ellipsoid, fill, quad, revolve
-from newtongs.evaluation import gallery
+from newtongs import InputError, motions, templates
+from newtongs.figures import gallery
 from newtongs.render import render
 from newtongs.scene import orbit
+from newtongs.templates import TEMPLATES, surfaces
+from newtongs.templates.objects import OBJECTS
+from newtongs.templates.surfaces import box, cylinder, ellipsoid, fill, quad, revolve
 
 ALL = list(TEMPLATES.values())
 IDS = list(TEMPLATES)

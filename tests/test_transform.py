@@ -11,8 +11,8 @@ from newtongs.errors import InputError
 from newtongs.render.prepare import prepare
 from newtongs.render.reference import draw
 from newtongs.scene import sh
-from newtongs.scene.animated import AnimatedScene, frames
 from newtongs.scene.cameras import Camera, orbit
+from newtongs.scene.frames import AnimatedScene, frames
 from newtongs.scene.gaussians import BACKGROUND, GaussianScene, join
 from newtongs.scene.transform import (
     affine,

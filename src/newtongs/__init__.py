@@ -21,11 +21,13 @@ if TYPE_CHECKING:
         datasets,
         dynamics,
         evaluation,
-        export,
+        exports,
+        figures,
         motions,
         render,
         rotations,
         scene,
+        templates,
         training,
     )
     from .animator import Physics, Push, animate
@@ -39,8 +41,8 @@ if TYPE_CHECKING:
 __version__ = "0.1.0"
 
 _MODULES = (
-    "datasets", "dynamics", "evaluation", "export", "motions", "render", "rotations", "scene",
-    "training",
+    "datasets", "dynamics", "evaluation", "exports", "figures", "motions", "render", "rotations",
+    "scene", "templates", "training",
 )  # fmt: skip
 _NAMES = {
     "Camera": ("scene", "Camera"),
@@ -73,7 +75,8 @@ __all__ = [
     "datasets",
     "dynamics",
     "evaluation",
-    "export",
+    "exports",
+    "figures",
     "load_model",
     "load_pretrained",
     "make_state",
@@ -82,6 +85,7 @@ __all__ = [
     "render",
     "rotations",
     "scene",
+    "templates",
     "training",
 ]
 

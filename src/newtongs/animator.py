@@ -14,23 +14,23 @@ from typing import Any, Literal
 import torch
 
 from . import __version__, rotations
-from .datasets.templates import TEMPLATES, template
+from .dynamics.backends import predict_bodies, predictor
 from .dynamics.body import Body
-from .dynamics.choices import choose, rigid_state
-from .dynamics.predict import predict_bodies, predictor
-from .dynamics.prompt import search
+from .dynamics.search import search
+from .dynamics.variants import choose, rigid_state
 from .errors import InputError, unknown_name
 from .scene.animation import Animation
 from .scene.cameras import Camera
-from .scene.floor_finding import Floor, find_floor
-from .scene.formats import load
+from .scene.find.floor import Floor, find_floor
+from .scene.find.grouping import assign, remove
+from .scene.find.selection import select
 from .scene.gaussians import BACKGROUND, GaussianScene, join
-from .scene.grouping import assign, remove
+from .scene.io.formats import load
 from .scene.lifting import lift
-from .scene.selection import select
-from .scene.staging import OPAQUE, SIGMAS, TAIL, extent, floor_disc, set_into
-from .scene.world import WorldFrame
+from .scene.placing import OPAQUE, SIGMAS, TAIL, extent, floor_disc, set_into
+from .scene.world_frame import WorldFrame
 from .state import State, replace
+from .templates import TEMPLATES, template
 from .types import StateTensor, Times
 
 Vector = tuple[float, float, float]

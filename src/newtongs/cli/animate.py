@@ -8,17 +8,17 @@ from typing import Annotated, Any, ClassVar, Literal
 import tyro
 
 from ..animator import PAPER, Physics, Push, animate
-from ..datasets.templates import TEMPLATES, template
-from ..dynamics.prompt import Goal
+from ..dynamics.search import Goal
 from ..errors import InputError
-from ..export import export, parse_formats
-from ..export.replay import load_animation
+from ..exports import export, parse_formats
+from ..exports.replay import load_animation
 from ..scene.animation import Animation
-from ..scene.camera_files import load_cameras
 from ..scene.cameras import Camera
 from ..scene.framing import default_camera, paper_orbit
 from ..scene.gaussians import GaussianScene
-from ..scene.world import WorldFrame
+from ..scene.io.camera_files import load_cameras
+from ..scene.world_frame import WorldFrame
+from ..templates import TEMPLATES, template
 from .apps import app
 from .console import check_folder, progress_bar
 

@@ -7,10 +7,10 @@ from typing import Annotated, ClassVar, Literal
 import tyro
 
 from ..datasets import gaussian32, same32, state32
-from ..datasets.templates import template
 from ..render.light import render_light
-from ..scene.formats import save
+from ..scene.io.formats import save
 from ..state import checked_device
+from ..templates import template
 from ..threads import one_thread
 from .apps import data
 from .console import check_target, progress_bar

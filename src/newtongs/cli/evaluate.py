@@ -7,8 +7,8 @@ from typing import ClassVar
 import torch
 
 from ..dynamics import GaussianNND
+from ..dynamics.backends import predictor
 from ..dynamics.baselines import Predictor
-from ..dynamics.predict import predictor
 from ..dynamics.weights import load_model, load_pretrained, remove_branches
 from ..errors import InputError
 from ..evaluation import METHODS, Report, evaluate

@@ -5,8 +5,8 @@ from pathlib import Path
 from typing import ClassVar
 
 from ..errors import InputError
-from ..evaluation.figures import motion_gallery
-from ..evaluation.gallery import gaussian32_gallery
+from ..figures.gallery import gaussian32_gallery
+from ..figures.motions import motion_gallery
 from .apps import figure
 from .console import check_target, progress_bar
 

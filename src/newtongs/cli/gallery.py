@@ -4,7 +4,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import ClassVar
 
-from ..evaluation.stress import stress_gallery
+from ..figures.stress import stress_gallery
 from .apps import app
 from .console import check_target, progress_bar
 

@@ -13,17 +13,17 @@ from rich.table import Table
 from rich.text import Text
 
 from ..datasets import state32
-from ..datasets.templates import TEMPLATES, template
 from ..dynamics.weights import load_tensors
 from ..errors import InputError
-from ..export.replay import load_animation
+from ..exports.replay import load_animation
 from ..render import render, write_png
-from ..scene.clusters import cluster
-from ..scene.floor_finding import find_floor
-from ..scene.formats import load
+from ..scene.find.clusters import cluster
+from ..scene.find.floor import find_floor
 from ..scene.framing import fit_camera
 from ..scene.gaussians import GaussianScene
-from ..scene.staging import OPAQUE
+from ..scene.io.formats import load
+from ..scene.placing import OPAQUE
+from ..templates import TEMPLATES, template
 from .apps import app
 from .console import check_target
 

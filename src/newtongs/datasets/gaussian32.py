@@ -20,9 +20,10 @@ from torch import Tensor
 from .. import motions
 from ..errors import InputError, unknown_name
 from ..scene.cameras import ELEVATION_GAUSSIAN32, FIELD_OF_VIEW, RADIUS, Camera, orbit
-from ..scene.files import write_atomically
 from ..scene.gaussians import GaussianScene
+from ..scene.io.files import write_atomically
 from ..state import State
+from ..templates import Template, select
 from ..threads import one_thread
 from ..types import StateTensor
 from .gaussian_sample import (
@@ -38,7 +39,6 @@ from .gaussian_sample import (
     sample_bytes,
     save,
 )
-from .templates import Template, select
 
 __all__ = ["Item", "Renderer", "build", "cameras", "items", "load", "make_sample", "sequence"]
 

@@ -15,10 +15,10 @@ from torch import Tensor
 
 from .. import state
 from ..errors import InputError
-from ..scene.files import write_atomically
+from ..scene.io.files import write_atomically
 from ..scene.transform import transform_sequence
 from ..state import DIM
-from .templates import BACKGROUND_GAUSSIANS, OBJECT_GAUSSIANS
+from ..templates import BACKGROUND_GAUSSIANS, OBJECT_GAUSSIANS
 
 FRAMES = 49
 VIEWS = 4

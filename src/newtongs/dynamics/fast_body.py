@@ -1,6 +1,6 @@
 """``resting.rollout_body`` as compiled machine code; every function names what it repeats.
 
-The free substep and the networks are those of ``fast_cpu``, in float32; contact is computed in
+The free substep and the networks are those of ``numba_few``, in float32; contact is computed in
 float64, as in the reference. It needs the extra ``newtongs[fast]``.
 """
 
@@ -14,8 +14,7 @@ import torch
 
 from ..state import DIM, StateLike
 from ..types import StateTensor, Times
-from .body import Body, G
-from .fast_cpu import (
+from .backends.numba_few import (
     HALF,
     MU,
     ONE,
@@ -36,6 +35,7 @@ from .fast_cpu import (
     _step,
     require_plain,
 )  # fmt: skip
+from .body import Body, G
 from .gaussian_nnd import GaussianNND
 from .resting import (
     ITERATIONS,

@@ -19,8 +19,8 @@ from ..datasets.gaussian32 import DT
 from ..datasets.gaussian_sample import FRAMES
 from ..datasets.state32 import State32
 from ..dynamics import GaussianNND
+from ..dynamics.backends import predictor
 from ..dynamics.baselines import Predictor
-from ..dynamics.predict import predictor
 from ..dynamics.weights import load_pretrained
 from ..errors import InputError
 from ..state import DIM, as_tensor, checked_device

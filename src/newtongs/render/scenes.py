@@ -11,7 +11,7 @@ from torch import Tensor
 
 from ..errors import InputError, unknown_name
 from ..scene import Camera, GaussianScene
-from ..scene.animated import AnimatedScene
+from ..scene.frames import AnimatedScene
 from .picture import Picture
 from .prepare import prepare
 

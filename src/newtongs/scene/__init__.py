@@ -1,14 +1,10 @@
 """The Gaussians of a scene: container, cameras, files, grouping, lifting, transform, floor."""
 
-from .animated import AnimatedScene
 from .animation import Animation
-from .camera_files import load_cameras
 from .cameras import Camera, orbit
-from .clusters import Cluster, cluster, label
-from .floor_finding import Floor, find_floor
-from .formats import load, save
-from .gaussians import BACKGROUND, GaussianScene, join
-from .grouping import (
+from .find.clusters import Cluster, cluster, label
+from .find.floor import Floor, find_floor
+from .find.grouping import (
     assign,
     group_by_masks,
     membership,
@@ -17,11 +13,15 @@ from .grouping import (
     select_circle,
     select_sphere,
 )
-from .lgm import to_lgm
+from .find.selection import Selection, select
+from .frames import AnimatedScene
+from .gaussians import BACKGROUND, GaussianScene, join
+from .io.camera_files import load_cameras
+from .io.formats import load, save
+from .io.lgm import to_lgm
 from .lifting import lift, lift_scenes, lift_sequence
-from .selection import Selection, select
 from .transform import affine, transform, transform_sequence
-from .world import WorldFrame
+from .world_frame import WorldFrame
 
 __all__ = [
     "BACKGROUND",

@@ -14,10 +14,10 @@ from .. import rotations
 from ..errors import InputError
 from ..state import DIM, State
 from ..types import Quat, StateTensor, Times, Vec3
-from .animated import AnimatedScene
+from .frames import AnimatedScene
 from .gaussians import GaussianScene
 from .transform import affine
-from .world import WorldFrame
+from .world_frame import WorldFrame
 
 
 class Placement(NamedTuple):

@@ -10,7 +10,7 @@ from ..state import State
 from ..types import Vec3
 from .animation import Animation
 from .cameras import Camera, look_at, orbit
-from .staging import OPAQUE, across
+from .placing import OPAQUE, across
 
 FIELD = 50.0  # degrees
 AZIMUTH = 25.0  # degrees from the physics frame's z

@@ -6,8 +6,8 @@ import torch
 from torch import Tensor
 
 from ..dynamics import GaussianNND
-from ..dynamics.fast_gradient import CompiledRollout
-from ..dynamics.predict import predictor
+from ..dynamics.backends import predictor
+from ..dynamics.backends.numba_gradient import CompiledRollout
 from ..threads import one_thread
 from ..types import StateTensor, Times
 from .config import TrainConfig

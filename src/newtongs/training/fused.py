@@ -6,7 +6,7 @@ import torch
 from torch import Tensor
 
 from ..dynamics import GaussianNND
-from ..dynamics.fused import FusedRollout
+from ..dynamics.backends.triton_rollout import FusedRollout
 from ..types import StateTensor, Times
 from .config import LossWeights, TrainConfig
 from .loss import objective

@@ -59,13 +59,13 @@ class ReferenceUpdate:
 def make_update(model: GaussianNND, times: Times, config: TrainConfig, group: Ranks) -> Update:
     """The backend the configuration asks for."""
     if config.backend != "reference" and group.device.type == "cuda" and find_spec("triton"):
-        from ..dynamics.fused import FusedRollout
+        from ..dynamics.backends.triton_rollout import FusedRollout
         from .fused import FusedUpdate
 
         if FusedRollout.supports(model):
             return FusedUpdate(model, times, config, group)
     if config.backend != "reference" and group.device.type == "cpu" and find_spec("numba"):
-        from ..dynamics.fast_gradient import CompiledRollout
+        from ..dynamics.backends.numba_gradient import CompiledRollout
         from .compiled import CompiledUpdate
 
         if CompiledRollout.supports(model):

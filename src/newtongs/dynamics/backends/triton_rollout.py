@@ -1,0 +1,391 @@
+"""The fast CUDA path: rollout and its gradient as a sequence of Triton kernels.
+
+It has no semantics of its own: what it computes is ``GaussianNND.rollout``, and parity with it, in
+value and gradient, is a test. One kernel evaluates a whole network, one does the arithmetic
+between two evaluations; nothing else runs. Gradients of the narrow layers are summed up by the
+backward kernels, that of the wide one is a large matrix product over factors that they write.
+"""
+
+import math
+from dataclasses import dataclass, field
+from functools import cache, partial
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from ...state import DIM, project
+from ...types import StateTensor, Times
+from ..gaussian_nnd import GaussianNND
+from ..rollout import intervals, substeps
+from ..solvers import RK4_STAGES
+from . import triton_networks as kernels
+from . import triton_physics as physics
+
+INPUTS, OUTPUTS = 32, 16  # state and network outputs, padded to what tensor cores take
+SLABS = 32  # pieces a weight-gradient product is cut into, so that it fills the GPU
+ROWS = 128  # objects a physics kernel's block handles
+STAGES = 4
+
+
+@dataclass(frozen=True)
+class Block:
+    """How a network's kernel is cut up."""
+
+    rows: int
+    chunk: int  # hidden units at a time
+    warps: int
+    stages: int  # of the loads' pipeline
+    programs: int = 0  # a multiprocessor; each takes several blocks of rows, or one if zero
+
+    def options(self) -> dict[str, int]:
+        """For the launch."""
+        shape = {"ROWS": self.rows, "CHUNK": self.chunk}
+        return shape | {"num_warps": self.warps, "num_stages": self.stages}
+
+
+# Measured fastest on an H200 with three passes.
+DEEP = {
+    "forward": Block(64, 32, warps=4, stages=3),
+    "top": Block(32, 64, warps=4, stages=3, programs=2),
+    "bottom": Block(128, 64, warps=8, stages=2, programs=1),
+}
+SHALLOW = {
+    "forward": Block(64, 64, warps=4, stages=2),
+    "bottom": Block(128, 64, warps=4, stages=2, programs=2),
+}
+
+
+@cache
+def multiprocessors(device: torch.device) -> int:
+    """Of the card; a few stand in for them in Triton's interpreter, which has none."""
+    if device.type != "cuda":
+        return 1
+    return int(torch.cuda.get_device_properties(device).multi_processor_count)
+
+
+def halves(w: Tensor) -> tuple[Tensor, Tensor]:
+    """``w = hi + lo`` to about 22 bits, both in half precision."""
+    hi = w.half()
+    return hi.contiguous(), (w - hi.float()).half().contiguous()
+
+
+def padded(w: Tensor, *shape: int) -> Tensor:
+    """``w`` in the corner of a zero matrix."""
+    out = w.new_zeros(shape)
+    out[tuple(slice(n) for n in w.shape)] = w
+    return out
+
+
+class FusedNetwork:
+    """One residual network with tanh output: its kernels, and the gradients of its weights.
+
+    ``slots`` backward calls write the factors of W2's gradient side by side before one product
+    takes them all; the other gradients are summed up by the kernels.
+    """
+
+    def __init__(
+        self, network: nn.Sequential, *, rows: int, passes: int, scale: float, slots: int
+    ) -> None:
+        self.layers = [layer for layer in network if isinstance(layer, nn.Linear)]
+        self.deep = len(self.layers) == 3
+        self.out, self.hidden = self.layers[-1].out_features, self.layers[0].out_features
+        self.rows, self.passes, self.scale, self.slots = rows, passes, scale, slots
+        self.device = self.layers[0].weight.device
+        self.blocks = DEEP if self.deep else SHALLOW
+        self.padded_rows = -(-rows // 128) * 128
+        self.factors: dict[str, Tensor] = {}
+        self.sums: dict[str, Tensor] = {}
+        self.prepare()
+
+    @torch.no_grad()
+    def prepare(self) -> None:
+        """Take over the parameters' present values."""
+        first, *middle, last = (layer.weight for layer in self.layers)
+        self.w1 = halves(padded(first.T, INPUTS, self.hidden))
+        self.w1t = halves(padded(first, self.hidden, INPUTS))
+        self.w_out = halves(padded(last.T, self.hidden, OUTPUTS))
+        self.w_out_t = halves(padded(last, OUTPUTS, self.hidden))
+        self.w2 = halves(middle[0].T) if self.deep else ()
+        self.w2t = middle[0].half().contiguous() if self.deep else None
+        self.b1 = self.layers[0].bias.detach()
+        self.b2 = (self.layers[1].bias.detach(),) if self.deep else ()
+        self.b_out = padded(self.layers[-1].bias, OUTPUTS)
+
+    def _options(self, part: str) -> dict[str, int]:
+        """Of the forward pass, or of the backward pass's ``top`` or ``bottom``."""
+        common = {"HIDDEN": self.hidden, **self.blocks[part].options()}
+        if self.blocks[part].programs:
+            common["TURNS"] = -(-self._blocks(part) // self._programs(part))
+        return common if part == "top" else common | {"STATE": DIM, "PASSES": self.passes}
+
+    def _blocks(self, part: str) -> int:
+        return -(-self.rows // self.blocks[part].rows)
+
+    def _programs(self, part: str) -> int:
+        """As many as there are blocks, or as the card runs at once."""
+        at_once = self.blocks[part].programs * multiprocessors(self.device)
+        return min(self._blocks(part), at_once) if at_once else self._blocks(part)
+
+    def activations(self) -> Tensor:
+        """Room for what ``slots`` calls of the deep network keep: (slots, rows, hidden)."""
+        shape = (self.slots, self.rows, self.hidden)
+        return torch.empty(shape, dtype=torch.float16, device=self.device)
+
+    def forward(self, x: StateTensor, kept: Tensor | None = None) -> Tensor:
+        """``tanh(network(x))``, (outputs, rows), for float32 ``x`` (22, rows).
+
+        ``kept``, (rows, hidden), receives what the backward pass of a deep network needs.
+        """
+        r = x.new_empty(self.out, self.rows)
+        if self.deep:
+            kernels.two_layer_forward[(self._programs("forward"),)](
+                x, r, r if kept is None else kept, self.rows, *self.w1, self.b1, *self.w2,
+                *self.b2, *self.w_out, self.b_out, SAVE=kept is not None, OUT=self.out,
+                **self._options("forward"),
+            )  # fmt: skip
+        else:
+            kernels.one_layer_forward[(self._programs("forward"),)](
+                x, r, self.rows, *self.w1, self.b1, *self.w_out, self.b_out, OUT=self.out,
+                **self._options("forward"),
+            )  # fmt: skip
+        return r
+
+    def backward(
+        self, x: StateTensor, r: Tensor, g: Tensor, slot: int = 0, kept: Tensor | None = None
+    ) -> Tensor:
+        """Gradient of ``x`` given that of ``r``; the weights' are summed up or go to ``slot``."""
+        gx, sums = torch.empty_like(x), self._sums()
+        weights = (*self.w1, *self.w1t, self.b1)
+        if self.deep:
+            assert kept is not None
+            f = {k: v[slot] for k, v in self._factors().items()}
+            parts = self.hidden // self.blocks["top"].chunk
+            kernels.two_layer_backward_top[(self._programs("top"), parts)](
+                r, g, kept, self.rows, self.scale, *self.w_out_t, f["d2"], sums["w_out"],
+                sums["b_out"], sums["b2"], OUT=self.out, AHEAD=self.blocks["top"].stages,
+                **self._options("top"),
+            )  # fmt: skip
+            kernels.two_layer_backward_bottom[(self._programs("bottom"),)](
+                x, f["d2"], gx, self.rows, self.scale, *weights, self.w2t, f["h1"], sums["w1"],
+                **self._options("bottom"),
+            )  # fmt: skip
+        else:
+            kernels.one_layer_backward[(self._programs("bottom"),)](
+                x, r, g, gx, self.rows, self.scale, *weights, *self.w_out_t,
+                sums["w1"], sums["w_out"], sums["b_out"], OUT=self.out,
+                **self._options("bottom"),
+            )  # fmt: skip
+        return gx
+
+    def _sums(self) -> dict[str, Tensor]:
+        """Gradients summed up so far, one part a program."""
+        if not self.sums:
+            bottom = self._programs("bottom")
+            top = self._programs("top") if self.deep else bottom
+            shapes = {
+                "w1": (bottom, self.hidden, INPUTS),
+                "w_out": (top, OUTPUTS, self.hidden),
+                "b_out": (top, OUTPUTS),
+            }
+            if self.deep:
+                shapes |= {"b2": (top, self.hidden), "w2": (SLABS, self.hidden, self.hidden)}
+            self.sums = {k: torch.zeros(n, device=self.device) for k, n in shapes.items()}
+        return self.sums
+
+    def _factors(self) -> dict[str, Tensor]:
+        """Factors of W2's gradient, (slots, rows, hidden); rows beyond the batch stay zero."""
+        if not self.factors:
+            shape = (self.slots, self.padded_rows, self.hidden)
+            make = partial(torch.zeros, shape, dtype=torch.float16, device=self.device)
+            self.factors = {"d2": make(), "h1": make()}
+        return self.factors
+
+    def accumulate(self) -> None:
+        """Add ``d2^T h1`` over all slots and rows, cut into slabs, to the sums."""
+        d, h = (self.factors[k].reshape(SLABS, -1, self.hidden) for k in ("d2", "h1"))
+        if d.is_cuda:
+            product = torch.bmm(d.transpose(1, 2), h, out_dtype=torch.float32)
+        else:
+            product = torch.bmm(d.transpose(1, 2).float(), h.float())
+        self.sums["w2"].add_(product)
+
+    @torch.no_grad()
+    def collect(self) -> None:
+        """Add the accumulated gradients to the parameters' and start anew."""
+        total = {k: x.sum(0) / self.scale for k, x in self.sums.items()}
+        w1 = total["w1"]
+        gradients = [(w1[:, :DIM], w1[:, -1])]  # the column of ones stands for the bias
+        if self.deep:
+            gradients.append((total["w2"], total["b2"]))
+        gradients.append((total["w_out"][: self.out], total["b_out"][: self.out]))
+        for layer, (weight, bias) in zip(self.layers, gradients, strict=True):
+            layer.weight.grad = _added(layer.weight.grad, weight)
+            layer.bias.grad = _added(layer.bias.grad, bias)
+        for x in self.sums.values():
+            x.zero_()
+
+
+def _added(total: Tensor | None, more: Tensor) -> Tensor:
+    return more.clone() if total is None else total.add_(more)
+
+
+@dataclass
+class Substep:
+    """What the backward pass needs of one substep."""
+
+    h: float
+    x: list[Tensor] = field(default_factory=list)  # states at the four stages
+    r: list[Tensor] = field(default_factory=list)  # network outputs there
+    total: Tensor = field(default_factory=lambda: torch.empty(0))  # k1 + 2 k2 + 2 k3
+    out: Tensor = field(default_factory=lambda: torch.empty(0))  # after RK4
+    after: Tensor = field(default_factory=lambda: torch.empty(0))  # after the floor's answer
+    d: Tensor = field(default_factory=lambda: torch.empty(0))  # the contact network's output
+    kept: Tensor | None = None  # the deep network's activations
+
+
+class FusedRollout:
+    """``GaussianNND.rollout`` of ``rows`` objects over a fixed time grid.
+
+    Gradients reach the six scalars through autograd; those of the networks' weights wait until
+    :meth:`collect`. ``scale`` lifts gradients into the range of half precision.
+    """
+
+    def __init__(
+        self, model: GaussianNND, times: Times, *, rows: int, passes: int = 3, scale: float = 1.0
+    ) -> None:
+        self.model, self.rows = model, rows
+        common = {"rows": rows, "passes": passes, "scale": scale}
+        self.f = FusedNetwork(model.f_theta, slots=STAGES, **common)  # type: ignore[arg-type]
+        self.h = FusedNetwork(model.h_phi, slots=1, **common)  # type: ignore[arg-type]
+        self.grid = (-(-rows // ROWS),)
+        self.steps = [
+            [dt / n] * n for dt in intervals(times) for n in (substeps(dt, model.config.max_dt),)
+        ]
+
+    @staticmethod
+    def supports(model: GaussianNND) -> bool:
+        """Whether the kernels cover this configuration."""
+        c = model.config
+        whole = c.contact and c.continuous_residual and c.contact_residual
+        return whole and c.solver == "rk4" and c.hidden in (128, 256)
+
+    def prepare(self) -> None:
+        """Take over the parameters' present values."""
+        self.f.prepare()
+        self.h.prepare()
+
+    def collect(self) -> None:
+        """Add the networks' accumulated gradients to their parameters'."""
+        self.f.collect()
+        self.h.collect()
+
+    def __call__(self, z0: StateTensor) -> StateTensor:
+        """States ``(rows, T, 22)`` from float32 ``z0`` (rows, 22).
+
+        Inside, states stand channel by channel: (22, rows).
+        """
+        m = self.model
+        scalars = torch.stack(
+            [m.c_v.abs(), m.c_w.abs(), m.k_s.abs(), m.c_s.abs(), m.alpha, m.alpha_imp]
+        )
+        if torch.is_grad_enabled() and scalars.requires_grad:
+            return _Rollout.apply(scalars, z0, self)  # type: ignore[no-untyped-call]
+        return self.run(z0, scalars.detach())[0]
+
+    def run(
+        self, z0: StateTensor, c: Tensor, *, save: bool = False
+    ) -> tuple[Tensor, list[Substep]]:
+        """Frames ``(rows, T, 22)`` and, with ``save``, the record of every substep."""
+        z = project(z0).T.contiguous()
+        frames, tape = [z], []
+        for substeps_of_frame in self.steps:
+            for h in substeps_of_frame:
+                z, record = self._forward(z, c, h, save)
+                if save:
+                    tape.append(record)
+            frames.append(z)
+        return torch.stack(frames).permute(2, 0, 1), tape
+
+    def _forward(self, z: Tensor, c: Tensor, h: float, save: bool) -> tuple[Tensor, Substep]:
+        s = Substep(h, kept=self.f.activations() if save else None)
+        x, total = z, torch.empty_like(z)
+        for i, (ahead, weight) in enumerate(RK4_STAGES):
+            r = self.f.forward(x, None if s.kept is None else s.kept[i])
+            s.x.append(x)
+            s.r.append(r)
+            x = torch.empty_like(z)
+            physics.stage_forward[self.grid](
+                z, s.x[i], r, total, total, x, c, self.rows, h, ahead, weight, FIRST=i == 0,
+                ROWS=ROWS,
+            )  # fmt: skip
+        r = self.f.forward(x, None if s.kept is None else s.kept[-1])
+        s.x.append(x)
+        s.r.append(r)
+        s.total, s.out, s.after, landed = total, *(torch.empty_like(z) for _ in range(3))
+        physics.last_stage_forward[self.grid](
+            z, x, r, total, s.out, s.after, c, self.rows, h, ROWS=ROWS
+        )
+        s.d = self.h.forward(s.after)
+        physics.land_forward[self.grid](s.out, s.after, s.d, landed, c, self.rows, ROWS=ROWS)
+        return landed, s
+
+    def gradient(self, c: Tensor, tape: list[Substep], g_frames: Tensor) -> Tensor:
+        """Gradient of the scalars ``(6,)`` given that of the frames; networks accumulate theirs."""
+        sums = c.new_zeros(self.grid[0], 8)
+        g, more = torch.zeros_like(tape[0].out), torch.zeros_like(tape[0].out)
+        ends = [frame for frame, hs in enumerate(self.steps, start=1) for _ in hs]
+        last = math.inf
+        for s, frame in zip(reversed(tape), reversed(ends), strict=True):
+            if frame != last:
+                g.add_(g_frames[:, frame].T)
+                last = frame
+            g, more = self._backward(s, c, g, more, sums)
+        return sums.sum(0)[:6]
+
+    def _backward(
+        self, s: Substep, c: Tensor, g: Tensor, more: Tensor, sums: Tensor
+    ) -> tuple[Tensor, Tensor]:
+        """One substep back; gradients of its start come in two parts, as they went in."""
+        n = self.rows
+        assert s.kept is not None
+        # Only the 19 moving channels are written and read; the others hold whatever was there.
+        g_out, g_after, g_z, g_x, g_sum = (torch.empty_like(g) for _ in range(5))
+        g_d, g_r = torch.empty_like(s.d), torch.empty_like(s.r[0])
+        physics.land_backward[self.grid](
+            s.out, s.after, s.d, g, more, g_out, g_after, g_d, c, sums, n, ROWS=ROWS
+        )
+        g_net = self.h.backward(s.after, s.d, g_d)
+        physics.last_stage_backward[self.grid](
+            s.x[0], s.x[3], s.r[3], s.total, s.out, g_out, g_after, g_net, g_sum, g_z, g_x, g_r,
+            c, sums, n, s.h, ROWS=ROWS,
+        )  # fmt: skip
+        for i in reversed(range(STAGES - 1)):
+            g_net = self.f.backward(s.x[i + 1], s.r[i + 1], g_r, i + 1, s.kept[i + 1])
+            g_next, g_x, g_r = g_x, torch.empty_like(g), torch.empty_like(g_r)
+            ahead, weight = RK4_STAGES[i]
+            physics.stage_backward[self.grid](
+                s.x[0], s.x[i], s.r[i], g_next, g_net, g_sum, g_z, g_x, g_r, c, sums, n, s.h,
+                ahead, weight, FIRST=i == 0, ROWS=ROWS,
+            )  # fmt: skip
+        g_net = self.f.backward(s.x[0], s.r[0], g_r, 0, s.kept[0])
+        self.f.accumulate()
+        return g_z, g_net
+
+
+class _Rollout(torch.autograd.Function):
+    """Puts a fused rollout into the autograd graph of the scalars."""
+
+    @staticmethod
+    def forward(ctx: Any, c: Tensor, z0: Tensor, rollout: FusedRollout) -> Tensor:
+        frames, ctx.tape = rollout.run(z0, c, save=True)
+        ctx.rollout = rollout
+        ctx.save_for_backward(c)
+        return frames
+
+    @staticmethod
+    def backward(ctx: Any, g: Tensor) -> tuple[Tensor, None, None]:
+        (c,) = ctx.saved_tensors
+        gradient = ctx.rollout.gradient(c, ctx.tape, g)
+        ctx.tape = None
+        return gradient, None, None

@@ -1,0 +1,268 @@
+"""Physical prompt search: the initial state that makes an object do what it is asked to.
+
+As in the paper's appendix F: 65,536 pseudorandom candidates with seed 7302 are rolled out, each
+gets a score, the lowest wins. To save time all are first scored in the model's longest substeps,
+1/30 s, and the best 2,048 again in those of the animation to come.
+
+The paper's score targets a displacement of 0.72 along +x in two seconds and penalises vertical and
+lateral drift and change of scale; it gives no weights, so those below are ours. Lengths are in
+units of the physics frame.
+
+    score = |miss|^2 + 0.25 drift^2 + 0.25 |log(s_T / s_0)|^2
+"""
+
+import copy
+import re
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from dataclasses import replace as changed
+from typing import Literal, TypeAlias
+
+import torch
+from torch import Tensor
+
+from ..errors import InputError
+from ..state import State, StateLike, make, project, replace
+from ..types import StateTensor, Times, Vec3, Y
+from . import floor
+from .backends import predict_bodies, predictor
+from .body import Body
+from .gaussian_nnd import GaussianNND
+from .rollout import check_initial, substeps
+
+CANDIDATES, SEED, SECONDS = 65_536, 7302, 2.0
+DRIFT_WEIGHT, SCALE_WEIGHT = 0.25, 0.25
+LOOKS = 12  # at the path of a candidate, at most; the first and the last among them
+BATCH = 2048
+SCREENED = 2048  # the best in the model's longest substeps, rolled out again as they will be played
+RESCORED = 256  # the best by the proxy, rolled out again with the true shape
+
+Progress: TypeAlias = Callable[[str, int, int], None]  # what, done, in all
+Interval: TypeAlias = tuple[float, float]
+
+
+@dataclass(frozen=True)
+class Ranges:
+    """Uniform intervals of the candidates: State-32's, as far as a field is searched at all."""
+
+    p_xz: Interval = (-0.8, 0.8)
+    v_xz: Interval = (-3.2, 3.2)
+    v_y: Interval = (0.4, 4.8)
+    w: Interval = (-4.0, 4.0)
+    s: Interval = (0.18, 0.36)
+    m: Interval = (0.45, 3.625)
+    e: Interval = (0.35, 0.96)
+    mu: Interval = (0.12, 0.75)
+
+
+@dataclass(frozen=True)
+class Goal:
+    """What the object is to do: ``Goal.parse("displace 0.72 0 0")``."""
+
+    kind: Literal["displace", "land"]
+    """``displace``: move by ``target`` on a straight path. ``land``: be on the floor there."""
+    target: tuple[float, ...]
+    """``(dx, dy, dz)``, or ``(x, z)``, in the physics frame."""
+
+    @classmethod
+    def parse(cls, text: str) -> "Goal":
+        """From ``"displace dx dy dz"`` or ``"land at x z"``."""
+        number = r"[\s,]*([-+]?(?:\d+\.?\d*|\.\d+)(?:[eE][-+]?\d+)?)"
+        for kind, words, count in (("displace", "displace", 3), ("land", r"land\s+at", 2)):
+            found = re.fullmatch(rf"\s*{words}\b{number * count}\s*", text, re.IGNORECASE)
+            if found:
+                return cls("land" if kind == "land" else "displace", _numbers(found.groups()))
+        raise InputError(
+            f"goal {text!r}: expected 'displace dx dy dz' or 'land at x z' with numbers in the "
+            "physics frame, such as 'displace 0.72 0 0'"
+        )
+
+    def score(self, z: StateTensor, radius: Tensor | None = None) -> Tensor:
+        """Scores ``(...)`` of paths ``(..., T, 22)``, lower is better; not finite is the worst.
+
+        ``radius (...)`` is the extent of the object below its centre at the end; default the
+        paper's proxy.
+        """
+        x = State(z)
+        path = x.p - x.p[..., :1, :]
+        stretch = (x.s[..., -1, :] / x.s[..., 0, :]).log().square().sum(-1)
+        if self.kind == "land":
+            below = floor.support_radius(z[..., -1, :]) if radius is None else radius
+            at = torch.tensor(self.target).to(z)
+            miss = (x.p[..., -1, ::2] - at).square().sum(-1)
+            miss = miss + (x.p[..., -1, Y] - below.to(z)).square()
+            total = miss + SCALE_WEIGHT * stretch
+        else:
+            target = torch.tensor(self.target).to(z)
+            miss = (path[..., -1, :] - target).square().sum(-1)
+            drift = _across(path, target).square().sum(-1).mean(-1)
+            total = miss + DRIFT_WEIGHT * drift + SCALE_WEIGHT * stretch
+        return torch.where(total.isfinite(), total, torch.inf)
+
+
+def _numbers(groups: Sequence[str]) -> tuple[float, ...]:
+    return tuple(float(x) for x in groups)
+
+
+def _across(path: Vec3, target: Vec3) -> Vec3:
+    """The part of ``path`` across the line to ``target``; all of it if there is no direction."""
+    length = torch.linalg.vector_norm(target)
+    along = target / length.clamp_min(1e-12) * (length > 1e-6)
+    return path - (path @ along).unsqueeze(-1) * along
+
+
+PAPER_GOAL = Goal("displace", (0.72, 0.0, 0.0))
+
+
+@dataclass(frozen=True, eq=False)
+class Found:
+    """The best candidates, the very best first."""
+
+    states: StateTensor
+    """Initial states ``(k, 22)``."""
+    scores: Tensor
+    """``(k,)``, increasing."""
+
+    @property
+    def z0(self) -> StateTensor:
+        """The winner ``(22,)``."""
+        return self.states[0]
+
+    @property
+    def score(self) -> float:
+        """Its score."""
+        return float(self.scores[0])
+
+
+def search(
+    model: GaussianNND,
+    goal: Goal | str = PAPER_GOAL,
+    *,
+    base: StateLike | None = None,
+    vary: Sequence[str] | None = None,
+    ranges: Ranges | None = None,
+    candidates: int = CANDIDATES,
+    seed: int = SEED,
+    seconds: float = SECONDS,
+    fps: float = 24.0,
+    top: int = 8,
+    body: Body | None = None,
+    progress: Progress | None = None,
+) -> Found:
+    """The initial states that come nearest to a goal.
+
+    Args:
+        model: on the CPU for the compiled rollout; the candidates are made where it lives.
+        goal: a :class:`Goal`, or the text of one. Default the paper's.
+        base: state ``(22,)`` of the object; what is not varied stays as it is there. Default none:
+            an object of State-32 on the floor, everything varied.
+        vary: fields to search. Default velocity and spin where there is a ``base``.
+        ranges: intervals of the candidates, default State-32's.
+        candidates: how many.
+        seed: of their draws. The same seed gives the same candidates, whatever the model.
+        seconds: when the goal is to be reached.
+        fps: frames a second of the animation to come: the best are rolled out in its substeps.
+        top: how many to return.
+        body: the true shape of ``base``: the best 256 by the proxy are then rolled out with it.
+        progress: called with ("search", candidates done, candidates in all).
+    """
+    goal = Goal.parse(goal) if isinstance(goal, str) else goal
+    if candidates < 1 or top < 1:
+        raise InputError(f"candidates and top must be at least 1, got {candidates} and {top}")
+    if not (seconds * fps >= 1):
+        raise InputError(f"seconds must be at least one frame, 1/{fps:g}, got {seconds}")
+    if body is not None and base is None:
+        raise InputError("body: a shape needs the object's state; give base")
+    z0 = draw(candidates, seed=seed, base=base, vary=vary, ranges=ranges or Ranges())
+    z0 = z0.to(model.c_v)
+    times, played = _looks(model, seconds, fps)
+    if candidates > SCREENED:
+        z0 = z0[_scores(model, goal, z0, times, progress).argsort(stable=True)[:SCREENED]]
+    scores = _scores(played, goal, z0, times)
+    order = scores.argsort(stable=True)
+    if body is None:
+        return Found(z0[order[:top]], scores[order[:top]])
+    return _rescored(played, goal, z0[order[:RESCORED]], times, body, top)
+
+
+def _scores(
+    model: GaussianNND,
+    goal: Goal,
+    z0: StateTensor,
+    times: Times,
+    progress: Progress | None = None,
+) -> Tensor:
+    """Scores ``(N,)`` of candidates, in batches."""
+    predict, parts = predictor(model), []
+    for start in range(0, len(z0), BATCH):
+        batch = z0[start : start + BATCH]
+        parts.append(goal.score(predict(batch, times)))
+        if progress is not None:
+            progress("search", start + len(batch), len(z0))
+    return torch.cat(parts)
+
+
+def _rescored(
+    model: GaussianNND, goal: Goal, z0: StateTensor, times: Times, body: Body, top: int
+) -> Found:
+    """Score a few candidates with the true shape, rest and toppling included."""
+    paths = predict_bodies(model, list(z0), times, [body] * len(z0))
+    scores = goal.score(paths, body.lowest(z0[0], paths[:, -1]))
+    best = scores.argsort(stable=True)[:top]
+    return Found(z0[best], scores[best])
+
+
+def _looks(model: GaussianNND, seconds: float, fps: float) -> tuple[Times, GaussianNND]:
+    """Times to look at a candidate, and a model that takes the substeps of all frames between.
+
+    A look costs memory, not accuracy: a rollout over every frame takes the very same substeps.
+    """
+    frames = round(seconds * fps)
+    every = max(1, frames // LOOKS)
+    at = [*range(0, frames, every), frames]
+    h = 1 / fps / substeps(1 / fps, model.config.max_dt)
+    model = copy.deepcopy(model)
+    model.config = changed(model.config, max_dt=h)
+    return torch.tensor(at, dtype=torch.float64) / fps, model
+
+
+def draw(
+    n: int,
+    *,
+    seed: int = SEED,
+    base: StateLike | None = None,
+    vary: Sequence[str] | None = None,
+    ranges: Ranges | None = None,
+) -> StateTensor:
+    """Candidates ``(n, 22)``: ``base`` with the fields ``vary`` drawn anew.
+
+    A smaller draw is a prefix of a larger one, and a field's draw does not depend on the others'.
+    """
+    ranges = ranges or Ranges()
+    u = torch.rand(n, 16, generator=torch.Generator().manual_seed(seed))
+    drawn = {
+        "p": _between(u[:, 0:3], ranges.p_xz),
+        "v": _between(u[:, 3:6], ranges.v_xz),
+        "w": _between(u[:, 6:9], ranges.w),
+        "s": _between(u[:, 9:12], ranges.s),
+        "m": _between(u[:, 12:13], ranges.m),
+        "e": _between(u[:, 13:14], ranges.e),
+        "mu": _between(u[:, 14:15], ranges.mu),
+    }
+    drawn["v"][:, Y] = _between(u[:, 4], ranges.v_y)
+    fields = tuple(vary) if vary is not None else (*drawn,) if base is None else ("v", "w")
+    unknown = [name for name in fields if name not in drawn]
+    if unknown:
+        raise InputError(f"cannot search {unknown[0]!r}; fields: {', '.join(drawn)}")
+    z = make(s=drawn["s"][0]) if base is None else project(check_initial(base).float())
+    if z.dim() != 1:
+        raise InputError(f"base: expected the state of one object (22,), got {tuple(z.shape)}")
+    z = replace(z.expand(n, -1), **{name: drawn[name] for name in fields})
+    if "p" in fields or base is None:  # on the floor: the height is not searched
+        State(z).p[:, Y] = floor.support_radius(z)
+    return z
+
+
+def _between(u: Tensor, interval: Interval) -> Tensor:
+    low, high = interval
+    return low + (high - low) * u

@@ -1,0 +1,212 @@
+"""An animation as ``.json`` and ``.npz``: enough to replay it exactly, and plain for other tools.
+
+``NAME.json`` says what it is, where the scene lies and how the animation was made. ``NAME.npz``
+beside it holds the numbers::
+
+    times (T,)    ids (N,)    states_7 (T, 22)    A_7 (T, 3, 3)    b_7 (T, 3)
+
+for an object 7, whose means ``g`` move to ``A_t g + b_t``. The scene is either a reference to the
+file it was read from, when that file alone gives it back bit for bit, or ``NAME.ply`` beside the
+others. Files are checked by size and SHA-256.
+"""
+
+import hashlib
+import io
+import json
+import os
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import torch
+from torch import Tensor
+
+from .. import __version__
+from ..errors import InputError
+from ..scene.animation import Animation
+from ..scene.gaussians import GaussianScene
+from ..scene.io.files import foreign, write_atomically
+from ..scene.io.formats import load, save
+from ..scene.world_frame import WorldFrame
+from ..state import LAYOUT, State
+from .parts import provenance, to_json
+
+FORMAT, VERSION = "newtongs animation", 1
+FIELDS = ("means", "quats", "log_scales", "logits", "sh")
+BLOCK = 2**20
+
+Arrays = dict[str, npt.NDArray[Any]]
+
+
+def save_animation(
+    animation: Animation, path: Path | str, *, source: Path | str | None = None
+) -> None:
+    """Write ``path`` (``.json``), the ``.npz`` and, if need be, ``_scene.ply`` beside it.
+
+    Args:
+        animation: what moves.
+        path: the ``.json`` file.
+        source: file the scene was read from. Where it gives the scene back bit for bit, object ids
+            aside, it is referred to; else, and without one, the scene is written as ``.ply``.
+    """
+    path = _json_path(path)
+    if animation.scene.means.dtype != torch.float32:
+        raise InputError("an animation's scene must be float32 to be saved without loss")
+    scene = _scene_entry(animation.scene, path, source)
+    arrays = _arrays(animation)
+    packed = io.BytesIO()
+    np.savez_compressed(packed, **arrays)  # type: ignore[arg-type]  # its stub mistakes the keys
+    numbers = path.with_suffix(".npz")
+    write_atomically(numbers, lambda f: f.write(packed.getbuffer()))
+    text = to_json(_tree(animation, scene, _entry(numbers, path)), indent=1)
+    write_atomically(
+        path, lambda f: f.write(text.encode() + b"\n")
+    )  # last: it vouches for the rest
+
+
+def _json_path(path: Path | str) -> Path:
+    path = Path(path)
+    if path.suffix.lower() != ".json":
+        raise InputError(f"cannot write {path}: the name must end in .json")
+    return path
+
+
+def _tree(animation: Animation, scene: dict[str, Any], numbers: dict[str, Any]) -> dict[str, Any]:
+    world = animation.world
+    return {
+        "format": FORMAT,
+        "version": VERSION,
+        **provenance(animation),
+        "seconds": float(animation.times[-1] - animation.times[0]),
+        "scene": scene,
+        "numbers": numbers,
+        "world": {
+            "rotation": world.rotation.tolist(),
+            "scale": world.scale,
+            "offset": world.offset.tolist(),
+        },
+        "objects": [_object_entry(animation, index) for index in animation.states],
+    }
+
+
+def _object_entry(animation: Animation, index: int) -> dict[str, Any]:
+    """For the reader's eye; the numbers that count are in the .npz."""
+    first = State(animation.states[index][0].double())
+    return {
+        "id": index,
+        "gaussians": int((animation.scene.ids == index).sum()),
+        "initial_state": {name: getattr(first, name).tolist() for name in LAYOUT},
+    }
+
+
+def _arrays(animation: Animation) -> Arrays:
+    out = {"times": animation.times, "ids": animation.scene.ids}
+    for index, z in animation.states.items():
+        A, b = animation.affines(index)
+        out |= {f"states_{index}": z, f"A_{index}": A, f"b_{index}": b}
+    return {name: x.detach().cpu().numpy() for name, x in out.items()}
+
+
+def _scene_entry(scene: GaussianScene, path: Path, source: Path | str | None) -> dict[str, Any]:
+    """Where the Gaussians lie; they are written now if they lie nowhere yet."""
+    if source is not None and _same(load(source), scene):
+        where = Path(source)
+    else:
+        # Not NAME.ply: that may be the very capture the animation was made of.
+        where = path.with_name(f"{path.stem}_scene.ply")
+        save(scene, where)
+    return _entry(where, path) | {"gaussians": len(scene)}
+
+
+def _same(a: GaussianScene, b: GaussianScene) -> bool:
+    """Equal bit for bit, object ids aside."""
+    b = b.to("cpu")
+    return all(torch.equal(getattr(a, name), getattr(b, name)) for name in FIELDS)
+
+
+def _entry(file: Path, beside: Path) -> dict[str, Any]:
+    """A file by its path from the .json, its size and its fingerprint."""
+    relative = os.path.relpath(file.resolve(), beside.resolve().parent)
+    return {
+        "path": Path(relative).as_posix(),
+        "bytes": file.stat().st_size,
+        "sha256": _sha256(file),
+    }
+
+
+def _sha256(file: Path) -> str:
+    digest = hashlib.sha256()
+    with file.open("rb") as f:
+        while block := f.read(BLOCK):
+            digest.update(block)
+    return digest.hexdigest()
+
+
+def load_animation(path: Path | str) -> Animation:
+    """The animation that :func:`save_animation` wrote, frame for frame the same."""
+    path = Path(path)
+    if not path.is_file():
+        raise InputError(f"no file {path}; name a .json that newtongs animate wrote")
+    tree = _read_tree(path)
+    try:
+        arrays = _read_arrays(_checked_file(path, tree["numbers"]))
+        scene = load(_checked_file(path, tree["scene"]))
+        return _animation(tree, arrays, scene)
+    except InputError:
+        raise
+    except (KeyError, TypeError, ValueError, AttributeError, RuntimeError, OSError) as error:
+        raise InputError(f"{path} is damaged or was changed by hand; animate anew") from error
+
+
+def _read_tree(path: Path) -> dict[str, Any]:
+    with foreign(path, "JSON"):
+        tree = json.loads(path.read_bytes())
+    if not isinstance(tree, dict) or tree.get("format") != FORMAT:
+        raise InputError(f"{path} is no saved animation; expected what `animate` wrote as .json")
+    if tree.get("version") != VERSION:
+        raise InputError(
+            f"{path} has version {tree.get('version')} of the format, newtongs {__version__} reads "
+            f"version {VERSION}; use the newtongs that wrote it, or a newer one"
+        )
+    return tree
+
+
+def _checked_file(json_path: Path, entry: dict[str, Any]) -> Path:
+    """A file named by the .json, still there and unchanged."""
+    where = json_path.parent / entry["path"]
+    if not where.is_file():
+        raise InputError(f"{json_path} needs {where}, which is not there; put it back or move both")
+    if where.stat().st_size != entry["bytes"] or _sha256(where) != entry["sha256"]:
+        raise InputError(
+            f"{where} has changed since {json_path} was written; restore it or animate it anew"
+        )
+    return where
+
+
+def _read_arrays(path: Path) -> Arrays:
+    with np.load(path, allow_pickle=False) as file:
+        return {name: file[name] for name in file.files}
+
+
+def _animation(tree: dict[str, Any], arrays: Arrays, scene: GaussianScene) -> Animation:
+    if len(arrays["ids"]) != len(scene):
+        raise InputError(f"it has {len(arrays['ids'])} object ids for {len(scene)} Gaussians")
+    world = tree["world"]
+    return Animation(
+        scene=scene.replace(ids=torch.from_numpy(arrays["ids"])),
+        times=_floats(arrays["times"]),
+        states={o["id"]: _floats(arrays[f"states_{o['id']}"]) for o in tree["objects"]},
+        world=WorldFrame(
+            torch.tensor(world["rotation"], dtype=torch.float64),
+            float(world["scale"]),
+            torch.tensor(world["offset"], dtype=torch.float64),
+        ),
+        info=tree["info"],
+    )
+
+
+def _floats(x: npt.NDArray[Any]) -> Tensor:
+    if x.dtype not in (np.float32, np.float64):
+        raise InputError(f"its numbers should be floats, they are {x.dtype}")
+    return torch.from_numpy(x)

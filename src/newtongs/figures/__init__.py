@@ -1,0 +1,1 @@
+"""Every picture of the data sets and of the paper."""

@@ -1,0 +1,252 @@
+"""The object a person means, from a word: ``auto``, ``cluster:1``, ``box:...``, ``circle:...``."""
+
+import math
+import re
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import torch
+from torch import Tensor
+
+from ...errors import InputError, unknown_name
+from ..cameras import Camera
+from ..gaussians import BACKGROUND, GaussianScene
+from .clusters import cluster, without_floaters
+from .floor import Floor
+from .grouping import group_by_masks, select_box, select_circle, select_sphere
+from .samples import OPAQUE, quantile
+
+EXAMPLES = {
+    "auto": "auto",
+    "all": "all",
+    "cluster": "cluster:0",
+    "id": "id:3",
+    "box": "box:-1,0,-1,1,2,1",
+    "sphere": "sphere:0,0.5,0,1",
+    "circle": "circle:256,256,80 or circle:256,256,80,2.5,4",
+    "masks": "masks:folder/of/pngs",
+}
+FLOATERS = 0.01  # of the Gaussians in a circle: nearer ones may float before the thing
+PICTURES = (".png", ".jpg", ".jpeg", ".bmp")
+
+
+class Selection(NamedTuple):
+    """What was selected."""
+
+    mask: Tensor
+    """The object ``(N,)``."""
+    ghosts: Tensor | None
+    """Copies of it that stay behind and are better left out ``(N,)``; only ``circle`` knows."""
+    name: str
+    """In words."""
+
+
+def select(
+    scene: GaussianScene, spec: str, *, floor: Floor, cameras: Sequence[Camera] | None = None
+) -> Selection:
+    """The Gaussians that ``spec`` names. All coordinates are the scene's.
+
+    ==============================  ===========================================================
+    ``auto``                        the most object-like cluster above the floor; in a capture
+                                    of one object without a floor, all but floaters
+    ``all``                         everything
+    ``cluster:ID``                  a cluster of :func:`cluster`; 0 is the best
+    ``id:K``                        object ``K`` of a file that has object ids
+    ``box:x0,y0,z0,x1,y1,z1``       means between two corners
+    ``sphere:x,y,z,r``              means in a ball
+    ``circle:u,v,r[,near,far]``     pixels of the first camera; without depths the nearest thing
+    ``masks:FOLDER``                one mask picture a camera, by number in their names
+    ==============================  ===========================================================
+    """
+    word, _, rest = spec.strip().partition(":")
+    if word not in EXAMPLES:
+        wrong = unknown_name("selection", word, EXAMPLES)
+        raise InputError(f"{wrong}; for example auto, cluster:0 or {EXAMPLES['box']}")
+    if bool(rest) != (":" in EXAMPLES[word]):
+        raise _malformed(word, spec)
+    if not len(scene):
+        raise InputError("nothing to select: the scene is empty")
+    chosen = CHOOSERS[word](scene, rest, floor=floor, cameras=cameras)
+    if word != "all":
+        _check_above(scene, chosen, floor)
+    return chosen
+
+
+def _malformed(word: str, spec: str) -> InputError:
+    return InputError(f"cannot read the selection {spec!r}; write it as {EXAMPLES[word]}")
+
+
+def _numbers(word: str, text: str, *counts: int) -> list[float]:
+    """Finite numbers with commas between them; ``counts`` says how many there may be."""
+    try:
+        values = [float(x) for x in text.split(",")]
+    except ValueError:
+        values = []
+    if len(values) not in counts or not all(map(math.isfinite, values)):
+        wanted = " or ".join(map(str, counts))
+        raise InputError(
+            f"{word}: expected {wanted} numbers with commas between them, got {text!r}; "
+            f"for example {EXAMPLES[word]}"
+        )
+    return values
+
+
+def _whole(word: str, text: str) -> int:
+    try:
+        return int(text)
+    except ValueError:
+        raise InputError(
+            f"{word}: expected a whole number, got {text!r}; for example {EXAMPLES[word]}"
+        ) from None
+
+
+def _auto(scene: GaussianScene, _: str, *, floor: Floor, **unused: Any) -> Selection:
+    if floor.kind == "virtual":
+        mask = without_floaters(scene)
+        return Selection(mask, None, f"the whole capture, {int(mask.sum()):,} Gaussians")
+    found = cluster(scene, floor)
+    if not found:
+        raise InputError(
+            "no object stands on the floor; select it with a box, sphere or circle, or take all"
+        )
+    return Selection(
+        found[0].mask, None, f"cluster 0 of {len(found)}, {found[0].count:,} Gaussians"
+    )
+
+
+def _all(scene: GaussianScene, _: str, **unused: Any) -> Selection:
+    everything = torch.ones(len(scene), dtype=torch.bool, device=scene.device)
+    return Selection(everything, None, f"all {len(scene):,} Gaussians")
+
+
+def _cluster(scene: GaussianScene, text: str, *, floor: Floor, **unused: Any) -> Selection:
+    index, found = _whole("cluster", text), cluster(scene, floor)
+    if not 0 <= index < len(found):
+        there = f"0 to {len(found) - 1}" if found else "none"
+        raise InputError(f"no cluster {index}; there are {there}; newtongs inspect lists them")
+    return Selection(found[index].mask, None, f"cluster {index}, {found[index].count:,} Gaussians")
+
+
+def _id(scene: GaussianScene, text: str, **unused: Any) -> Selection:
+    index, known = _whole("id", text), [i for i in scene.object_ids if i != BACKGROUND]
+    if index not in known:
+        there = f"it has {known}" if known else "it has none; try auto or cluster:0"
+        raise InputError(f"no object with id {index} in the scene; {there}")
+    return Selection(scene.ids == index, None, f"object {index}")
+
+
+def _box(scene: GaussianScene, text: str, **unused: Any) -> Selection:
+    x = _numbers("box", text, 6)
+    return Selection(select_box(scene, x[:3], x[3:]), None, "a box")
+
+
+def _sphere(scene: GaussianScene, text: str, **unused: Any) -> Selection:
+    x = _numbers("sphere", text, 4)
+    return Selection(select_sphere(scene, x[:3], x[3]), None, "a sphere")
+
+
+def _circle(
+    scene: GaussianScene, text: str, *, floor: Floor, cameras: Sequence[Camera] | None
+) -> Selection:
+    """An image circle; ghosts are looked for at most one object's depth before and behind it."""
+    x = _numbers("circle", text, 3, 5)
+    camera = _cameras("circle", cameras)[0]
+    near, far = x[3:] if len(x) == 5 else _nearest_depths(scene, floor, camera, x[:2], x[2])
+    span = far - near
+    found = select_circle(
+        scene, camera, x[:2], x[2], depth=(near, far), ghost_depth=(near - span, far + span)
+    )
+    mask, ghosts = found
+    if floor.kind == "found":
+        stays = floor.heights(scene.means).abs() <= floor.thickness
+        ghosts = ghosts & ~stays
+        mask = mask & ~stays if len(x) == 3 else mask
+    return Selection(mask, ghosts, f"a circle from depth {near:.3g} to {far:.3g}")
+
+
+def _nearest_depths(
+    scene: GaussianScene, floor: Floor, camera: Camera, center: Sequence[float], radius: float
+) -> tuple[float, float]:
+    """Depths between which the nearest thing in an image circle lies.
+
+    Opaque Gaussians above the floor are followed away from the camera, until there is a gap as
+    wide as the circle there.
+    """
+    pixels, z = camera.project(scene.means)
+    away = torch.linalg.vector_norm(pixels - pixels.new_tensor(center), dim=-1)
+    seen = (away <= radius) & (z > 0) & (scene.opacities >= OPAQUE)
+    depths = z[seen & (floor.heights(scene.means) > floor.thickness)].sort().values
+    if not len(depths):
+        return 0.0, math.inf  # select_circle says how near it was
+    depths = depths[int(FLOATERS * len(depths)) :]
+    gaps = depths.diff() > radius * depths[:-1] / float(camera.K[0, 0])
+    last = int(gaps.nonzero()[0]) if gaps.any() else len(depths) - 1
+    return float(depths[0]), float(depths[last])
+
+
+def _masks(
+    scene: GaussianScene, text: str, *, cameras: Sequence[Camera] | None, **unused: Any
+) -> Selection:
+    views, folder = _cameras("masks", cameras), Path(text).expanduser()
+    if not folder.is_dir():
+        raise InputError(f"masks: {text} is no folder; write it as {EXAMPLES['masks']}")
+    found = (f for f in folder.iterdir() if f.suffix.lower() in PICTURES)
+    files = sorted(found, key=lambda f: _natural(f.name))
+    if len(files) != len(views):
+        raise InputError(
+            f"masks: expected one picture a camera in {text}, got {len(files)} pictures and "
+            f"{len(views)} cameras"
+        )
+    mask = group_by_masks(scene, [_picture(f) for f in files], views)
+    return Selection(mask, None, f"{len(files)} masks")
+
+
+def _natural(name: str) -> list[tuple[int, str]]:
+    """Key that sorts ``2.png`` before ``10.png``: the order in which cameras are numbered."""
+    parts = re.split(r"(\d+)", name)
+    return [(int(part), "") if part.isdigit() else (0, part) for part in parts]
+
+
+def _picture(file: Path) -> Tensor:
+    """A mask picture ``(H, W)`` of bytes; of colours the brightest channel counts."""
+    try:
+        from imageio import v3
+    except ImportError as error:
+        raise InputError(
+            "reading masks needs imageio; install it with: pip install 'newtongs[video]'"
+        ) from error
+    try:
+        x = torch.as_tensor(v3.imread(file, plugin="pillow").astype("float32"))
+    except Exception as error:
+        raise InputError(f"masks: {file.name} is not a picture that can be read") from error
+    if x.dim() == 2:
+        return x
+    colours = x[..., :-1] if x.shape[-1] in (2, 4) else x  # without alpha
+    return colours.amax(-1)
+
+
+def _cameras(word: str, cameras: Sequence[Camera] | None) -> Sequence[Camera]:
+    if not cameras:
+        raise InputError(f"{word}: this selection needs a camera; give a cameras file")
+    return cameras
+
+
+def _check_above(scene: GaussianScene, chosen: Selection, floor: Floor) -> None:
+    """An object that lies below the floor cannot fall on it."""
+    mask = chosen.mask
+    if not mask.any():
+        raise InputError(f"nothing selected by {chosen.name}; try a larger one, or auto")
+    h = floor.heights(scene.means[mask])
+    middle = float(quantile(h, scene.opacities[mask], 0.5))
+    if middle < -floor.thickness:
+        raise InputError(
+            f"the object ({chosen.name}) lies {-middle:.3g} below the floor; select another one, "
+            "or set the floor with --up and --floor"
+        )
+
+
+CHOOSERS: dict[str, Callable[..., Selection]] = {
+    "auto": _auto, "all": _all, "cluster": _cluster, "id": _id, "box": _box, "sphere": _sphere,
+    "circle": _circle, "masks": _masks,
+}  # fmt: skip

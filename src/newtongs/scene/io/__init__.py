@@ -1,0 +1,1 @@
+"""Files of Gaussians and of cameras, read and written."""

@@ -1,0 +1,133 @@
+"""Read and write files of Gaussians: ``load(path)`` and ``save(scene, path)``.
+
+============================  ====  =====  ========================================================
+format                        read  write  remarks
+============================  ====  =====  ========================================================
+``.ply`` (INRIA, LGM, 2DGS)   yes   yes    exact: what was written reads back bit for bit
+``.compressed.ply``           yes   yes    PlayCanvas, SuperSplat; needs ``newtongs[formats]``
+``.spz``                      yes   yes    Niantic; needs ``newtongs[formats]``
+``.splat``                    yes   yes    32 bytes a Gaussian, colour without direction
+``.pt .npy .safetensors``     yes          LGM tensors ``(..., N, 14)``
+============================  ====  =====  ========================================================
+
+Values are float32. Gaussians with NaN or infinite values are dropped with one warning; infinite
+logits (opacity 0 or 1) and a log scale of minus infinity (flat) are kept and made finite.
+"""
+
+from pathlib import Path
+
+import numpy as np
+import torch
+
+from ...errors import InputError
+from ..gaussians import SCALE_FLOOR, GaussianScene, color_to_sh, opacity_to_logit
+from . import lgm, packed, splat_ply
+from .files import existing_file, usable, write_atomically
+from .lgm import from_lgm, to_lgm
+from .ply import is_ply, read_header
+
+__all__ = ["READABLE", "WRITABLE", "from_lgm", "load", "save", "to_lgm"]
+
+READABLE = (".ply", ".compressed.ply", ".spz", ".splat", ".pt", ".npy", ".safetensors")
+WRITABLE = (".ply", ".compressed.ply", ".spz", ".splat")
+SPLAT_ROW = np.dtype(
+    [("means", "<f4", 3), ("scales", "<f4", 3), ("rgba", "u1", 4), ("quats", "u1", 4)]
+)
+
+
+def load(path: Path | str, *, activated: bool | None = None, frame: int = 0) -> GaussianScene:
+    """The Gaussians of a file, whose format is told by its content and its ending.
+
+    Args:
+        path: one of the formats above.
+        activated: whether a .ply holds opacities, scales and colours themselves, as LGM writes
+            with ``compatible=False``; None recognises such a file by its ranges and warns.
+        frame: which of the frames of an LGM tensor ``(1, T, N, 14)``.
+    """
+    path = existing_file(path)
+    kind = _kind(path)
+    if kind == "ply":
+        header = read_header(path)
+        if packed.is_compressed(header):
+            return packed.read_ply(path, header)
+        return splat_ply.read(path, header, activated=activated)
+    if kind == "spz":
+        return packed.read_spz(path)
+    if kind == "splat":
+        return _read_splat(path)
+    return lgm.read(path, kind, frame=frame)
+
+
+def save(scene: GaussianScene, path: Path | str) -> None:
+    """Write a scene in the format of the path's ending; the file appears whole or not at all.
+
+    Only ``.ply`` keeps everything. The other formats round, and forget object ids; ``.splat``
+    also forgets the view-dependent part of the colour.
+    """
+    path = Path(path)
+    name = path.name.lower()
+    if name.endswith(".compressed.ply"):
+        packed.write_ply(scene, path)
+    elif name.endswith(".ply"):
+        splat_ply.write(scene, path)
+    elif name.endswith(".spz"):
+        packed.write_spz(scene, path)
+    elif name.endswith(".splat"):
+        _write_splat(scene, path)
+    else:
+        raise InputError(f"cannot write {path}: expected a name that ends in {', '.join(WRITABLE)}")
+
+
+def _kind(path: Path) -> str:
+    """Format of a file by its first bytes, and by its ending where they say nothing."""
+    with path.open("rb") as f:
+        head = f.read(16)
+    ending = path.suffix.lower()
+    if not head:
+        raise InputError(f"{path} is empty")
+    if is_ply(head):
+        return "ply"
+    if ending == ".splat":  # begins with a number, which may look like anything
+        return "splat"
+    if head[:2] == packed.GZIP or head[:4] == packed.NGSP:
+        return "spz"
+    if head[:6] == b"\x93NUMPY":
+        return "npy"
+    if ending in (".pt", ".pth") and head[:2] == b"PK":
+        return "pt"
+    if ending == ".safetensors" or head[8:10] == b'{"':
+        return "safetensors"
+    if ending in READABLE or ending == ".pth":
+        raise InputError(f"{path} is no {ending} file, by its first bytes; it is damaged")
+    raise InputError(f"cannot tell the format of {path}; readable: {', '.join(READABLE)}")
+
+
+def _read_splat(path: Path) -> GaussianScene:
+    """antimatter15's rows: position, scale, RGBA bytes, quaternion bytes ``128 q + 128``."""
+    size = path.stat().st_size
+    if size % SPLAT_ROW.itemsize:
+        raise InputError(
+            f"{path}: a .splat file has {SPLAT_ROW.itemsize} bytes a Gaussian, "
+            f"but {size:,} bytes are no multiple of that; it is cut off or something else"
+        )
+    rows = np.fromfile(path, SPLAT_ROW)
+    rgba = torch.from_numpy(rows["rgba"] / np.float32(255))
+    return usable(
+        path,
+        means=torch.from_numpy(rows["means"].astype(np.float32)),
+        quats=torch.from_numpy((rows["quats"] - np.float32(128)) / np.float32(128)),
+        log_scales=torch.from_numpy(rows["scales"].astype(np.float32)).clamp_min(SCALE_FLOOR).log(),
+        logits=opacity_to_logit(rgba[:, 3]),
+        sh=color_to_sh(rgba[:, :3]),
+    )
+
+
+def _write_splat(scene: GaussianScene, path: Path) -> None:
+    if not len(scene):
+        raise InputError(f"{path}: this format cannot hold an empty scene; write a .ply")
+    rows = np.empty(len(scene), SPLAT_ROW)
+    rgba = torch.cat([scene.colors, scene.opacities[:, None]], -1)
+    rows["means"], rows["scales"] = (x.detach().cpu().numpy() for x in (scene.means, scene.scales))
+    for name, x in (("rgba", 255 * rgba), ("quats", 128 * scene.quats + 128)):
+        rows[name] = x.detach().round().clamp(0, 255).cpu().numpy()
+    write_atomically(path, lambda f: f.write(rows.tobytes()))

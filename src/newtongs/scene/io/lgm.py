@@ -1,0 +1,124 @@
+"""LGM and L4GM tensors: 14 activated channels a Gaussian, and the files that hold them.
+
+The channels are xyz, opacity, scale, quaternion (scalar first) and rgb. L4GM dumps are
+``(1, T, N, 14)`` in float16 or float32; index k in two frames is not the same material point.
+"""
+
+import zipfile
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from ...errors import InputError
+from ...state import as_tensor
+from ..gaussians import SCALE_FLOOR, ArrayLike, GaussianScene, color_to_sh, opacity_to_logit
+from .files import foreign, usable
+
+CHANNELS = 14
+SIZES = [3, 1, 3, 4, 3]  # xyz, opacity, scale, quaternion, rgb
+SLACK = 1e-3  # half precision may leave [0, 1] by this much
+
+
+def from_lgm(
+    tensor: ArrayLike, *, frame: int = 0, source: Path | str = "the tensor"
+) -> GaussianScene:
+    """A scene of a tensor ``(..., N, 14)``.
+
+    Args:
+        tensor: all values activated; leading dimensions are frames, counted through.
+        frame: which of them.
+        source: what an error calls it.
+    """
+    x = as_tensor(tensor, str(source)).detach()
+    if x.dim() < 2 or x.shape[-1] != CHANNELS:
+        raise InputError(
+            f"{source}: expected shape (..., N, {CHANNELS}) of LGM, got {tuple(x.shape)}"
+        )
+    frames = x.shape[:-2].numel()
+    if not 0 <= frame < frames:
+        raise InputError(f"{source}: no frame {frame}; there are {frames}, counted from 0")
+    x = x.reshape(frames, *x.shape[-2:])[frame].float()
+    means, opacity, scale, quats, rgb = x.split(SIZES, -1)
+    _require_activated(opacity, scale, source)
+    return usable(
+        source,
+        means=means.contiguous(),
+        quats=quats.contiguous(),
+        log_scales=scale.clamp_min(SCALE_FLOOR).log(),
+        logits=opacity_to_logit(opacity[:, 0].clamp(0, 1)),
+        sh=color_to_sh(rgb),
+    )
+
+
+def to_lgm(scene: GaussianScene) -> Tensor:
+    """Activated channels ``(N, 14)`` of a scene; view-dependent colour is left out."""
+    parts = [scene.means, scene.opacities[:, None], scene.scales, scene.quats, scene.colors]
+    return torch.cat(parts, -1)
+
+
+def read(path: Path, kind: str, *, frame: int) -> GaussianScene:
+    """A scene of a file; ``kind`` is one of :data:`READERS`."""
+    with foreign(path, f"a {kind} file"):
+        tensor = READERS[kind](path)
+    return from_lgm(tensor, frame=frame, source=path)
+
+
+def _require_activated(opacity: Tensor, scale: Tensor, source: Path | str) -> None:
+    """NaN passes here and is dropped later."""
+    if bool(((opacity < -SLACK) | (opacity > 1 + SLACK)).any()) or bool((scale < 0).any()):
+        raise InputError(
+            f"{source}: LGM channels are activated: expected opacities (channel 3) in [0, 1] and "
+            "scales (channels 4 to 6) above 0"
+        )
+
+
+def _read_npy(path: Path) -> Tensor:
+    # A mapped file is held against its header by numpy before anything is read.
+    x = np.load(path, mmap_mode="r", allow_pickle=False)
+    if not isinstance(x, np.ndarray) or x.dtype.kind != "f":
+        raise InputError(f"{path}: expected an array of floating-point numbers")
+    return torch.from_numpy(np.array(x, dtype=np.float32))
+
+
+def _read_pt(path: Path) -> Tensor:
+    """Mapped, because torch then cuts every storage to the file: a claimed size cannot overrun."""
+    with zipfile.ZipFile(path) as archive:
+        packed = [i.filename for i in archive.infolist() if i.compress_type != zipfile.ZIP_STORED]
+    if packed:  # torch never compresses; such a file could unfold to any size
+        raise InputError(f"{path}: a torch file with compressed entries is not read")
+    return _only_tensor(
+        path, torch.load(path, map_location="cpu", mmap=True, weights_only=True)
+    ).clone()
+
+
+def _read_safetensors(path: Path) -> Tensor:
+    from safetensors import safe_open
+
+    with safe_open(path, framework="pt") as f:
+        shapes = {name: f.get_slice(name).get_shape() for name in f.keys()}  # noqa: SIM118
+        names = [name for name, shape in shapes.items() if shape[-1:] == [CHANNELS]]
+        return _only_tensor(path, {name: f.get_tensor(name) for name in names[:2]})
+
+
+READERS: dict[str, Callable[[Path], Tensor]] = {
+    "npy": _read_npy,
+    "pt": _read_pt,
+    "safetensors": _read_safetensors,
+}
+
+
+def _only_tensor(path: Path, content: Any) -> Tensor:
+    """The content itself, or the one value of a mapping that has 14 channels."""
+    if isinstance(content, Tensor):
+        return content
+    values = list(content.values()) if isinstance(content, Mapping) else []
+    fits = [x for x in values if isinstance(x, Tensor) and x.shape[-1:] == (CHANNELS,)]
+    if len(fits) != 1:
+        raise InputError(
+            f"{path}: expected one tensor of shape (..., N, {CHANNELS}), found {len(fits)}"
+        )
+    return fits[0]

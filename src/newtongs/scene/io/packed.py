@@ -1,0 +1,254 @@
+"""Compressed .ply (PlayCanvas, SuperSplat) and .spz (Niantic), decoded by gsply.
+
+gsply believes headers and its compiled loops check no bounds, so each file is taken apart here
+first: what it receives is rebuilt from parts whose sizes were checked. It needs the extra
+``newtongs[formats]``; the zstd variant of .spz, version 4, needs the package zstandard as well.
+"""
+
+import gzip
+import struct
+import tempfile
+import zlib
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+import torch
+
+from ...errors import InputError
+from ..gaussians import GaussianScene
+from .files import foreign, usable, write_atomically
+from .ply import Header, read_columns
+
+CHUNK = 256  # Gaussians that share their bounds in a compressed .ply
+AXES = ("x", "y", "z")
+BOUNDS = [
+    f"{end}_{kind}{axis}" for kind in ("", "scale_") for end in ("min", "max") for axis in AXES
+]
+COLOR_BOUNDS = [f"{end}_{channel}" for end in ("min", "max") for channel in "rgb"]
+PACKED = ["packed_position", "packed_rotation", "packed_scale", "packed_color"]
+REST_COUNTS = (9, 24, 45)
+
+NGSP = b"NGSP"
+GZIP = b"\x1f\x8b"
+SH_VALUES = (0, 9, 24, 45)  # bytes of view-dependent colour by degree
+SPZ_HEADER = struct.Struct("<4sIIBBBB")
+SPZ_4_HEADER = struct.Struct("<4sIIBBBBI12x")
+STREAM = struct.Struct("<QQ")  # compressed and unfolded bytes of one part of version 4
+SPZ_REACH = 2048  # coordinates are stored in 24 bits, of which 12 stand behind the point
+SMALL = 64 << 20  # bytes that may always unfold from a file
+RATIO = 100  # beyond that, as many times the file; captures reach about 10
+
+
+def gsply() -> Any:
+    """The library, or the way to get it."""
+    try:
+        import gsply
+    except ImportError as error:
+        raise InputError(
+            "compressed .ply and .spz need gsply; install it with: pip install 'newtongs[formats]'"
+        ) from error
+    return gsply
+
+
+def is_compressed(header: Header) -> bool:
+    """Whether a .ply holds packed Gaussians."""
+    vertex = header.element("vertex")
+    return vertex is not None and PACKED[0] in vertex.names
+
+
+def read_ply(path: Path, header: Header) -> GaussianScene:
+    """A compressed .ply; files from before colour bounds were stored are read too."""
+    bounds, packed, rest = _checked_parts(path, header)
+    if not len(packed):
+        return usable(path, **_empty())
+    content = _canonical_header(len(bounds), len(packed), rest.shape[1])
+    content += b"".join(part.tobytes() for part in (bounds, packed, rest))
+    with foreign(path, "a compressed .ply"):
+        data = gsply().decompress_from_bytes(content)
+    return _scene(path, data)
+
+
+def read_spz(path: Path) -> GaussianScene:
+    """An .spz file; its axes are kept as they are stored."""
+    raw = path.read_bytes()
+    with foreign(path, "an .spz file"), tempfile.TemporaryDirectory() as folder:
+        safe = Path(folder) / "checked.spz"
+        checked = _checked_gzip(path, raw) if raw[:2] == GZIP else _checked_4(path, raw)
+        if checked.gaussians == 0:
+            return usable(path, **_empty())
+        safe.write_bytes(checked.content)
+        data = gsply().read_spz(safe)
+    return _scene(path, data)
+
+
+def write_ply(scene: GaussianScene, path: Path) -> None:
+    """A compressed .ply: 16 bytes a Gaussian and one a coefficient; object ids are not kept."""
+    fields = _gsply_fields(scene, path)
+    content = gsply().compress_to_bytes(*fields.values())
+    write_atomically(path, lambda f: f.write(content))
+
+
+def write_spz(scene: GaussianScene, path: Path) -> None:
+    """An .spz file of version 3; object ids are not kept."""
+    fields = _gsply_fields(scene, path)
+    farthest = float(scene.means.abs().amax())
+    if farthest >= SPZ_REACH:
+        raise InputError(
+            f"{path}: an .spz holds coordinates below {SPZ_REACH}, the scene reaches "
+            f"{farthest:,.0f}; scale it down, or write a .ply"
+        )
+    with tempfile.TemporaryDirectory() as folder:
+        part = Path(folder) / "scene.spz"
+        gsply().write_spz(part, gsply().GSData(**fields, masks=None))
+        content = part.read_bytes()
+    write_atomically(path, lambda f: f.write(content))
+
+
+def _checked_parts(path: Path, header: Header) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Bounds ``(chunks, 18)``, packed values ``(N, 4)`` and colour bytes ``(N, 0 to 45)``."""
+    packed = _columns(path, header, "vertex", PACKED, np.uint32)
+    n = len(packed)
+    bounds = _columns(path, header, "chunk", BOUNDS, np.float32)
+    if len(bounds) != -(-n // CHUNK):
+        raise InputError(f"{path}: {n:,} Gaussians need {-(-n // CHUNK):,} chunks, "
+                         f"found {len(bounds):,}")  # fmt: skip
+    chunk = header.element("chunk")
+    if chunk and {*COLOR_BOUNDS} <= {*chunk.names}:
+        colors = _columns(path, header, "chunk", COLOR_BOUNDS, np.float32)
+    else:
+        colors = np.tile(np.repeat(np.array([0, 1], np.float32), 3), (len(bounds), 1))
+    return np.hstack([bounds, colors]).astype("<f4"), packed.astype("<u4"), _rest(path, header, n)
+
+
+def _columns(path: Path, header: Header, name: str, wanted: list[str], dtype: type) -> np.ndarray:
+    element = header.element(name)
+    missing = [x for x in wanted if element is None or x not in element.names]
+    if missing:
+        raise InputError(f"{path}: a compressed .ply needs {missing[0]!r} in its element {name!r}")
+    return read_columns(header, name, {name: wanted}, dtype)[name]
+
+
+def _rest(path: Path, header: Header, n: int) -> np.ndarray:
+    sh = header.element("sh")
+    if sh is None:
+        return np.empty((n, 0), np.uint8)
+    names = [f"f_rest_{i}" for i in range(len(sh.properties))]
+    if len(names) not in REST_COUNTS or sh.count != n:
+        raise InputError(
+            f"{path}: expected 9, 24 or 45 colour values for each of {n:,} Gaussians, "
+            f"found {len(names)} for {sh.count:,}"
+        )
+    return _columns(path, header, "sh", names, np.uint8)
+
+
+def _canonical_header(chunks: int, n: int, rest: int) -> bytes:
+    """The one header that gsply is ever shown."""
+    lines = ["ply", "format binary_little_endian 1.0", f"element chunk {chunks}"]
+    lines += [f"property float {name}" for name in [*BOUNDS, *COLOR_BOUNDS]]
+    lines += [f"element vertex {n}", *(f"property uint {name}" for name in PACKED)]
+    if rest:
+        lines += [f"element sh {n}", *(f"property uchar f_rest_{i}" for i in range(rest))]
+    return ("\n".join([*lines, "end_header"]) + "\n").encode("ascii")
+
+
+class _Spz(NamedTuple):
+    gaussians: int
+    content: bytes
+
+
+def _check_spz_size(path: Path, size: int, unfolded: int) -> None:
+    if unfolded > max(SMALL, RATIO * size):
+        raise InputError(
+            f"{path}: the header promises {unfolded:,} bytes of Gaussians in a file of {size:,}; "
+            "it is damaged"
+        )
+
+
+def _sh_values(path: Path, degree: int) -> int:
+    if degree >= len(SH_VALUES):
+        raise InputError(f"{path}: expected SH degree 0 to 3, got {degree}")
+    return SH_VALUES[degree]
+
+
+def _checked_gzip(path: Path, raw: bytes) -> _Spz:
+    """Versions 1 to 3: one gzip stream, unfolded no further than its header's count needs."""
+    stream = zlib.decompressobj(wbits=31)
+    head = stream.decompress(raw, SPZ_HEADER.size)
+    if len(head) < SPZ_HEADER.size or head[:4] != NGSP:
+        raise InputError(f"{path} is no .spz file")
+    _, version, count, degree, *_ = SPZ_HEADER.unpack(head)
+    if version not in (1, 2, 3):
+        raise InputError(f"{path}: .spz version {version} is not known; expected 1 to 4")
+    body = count * (16 + (4 if version == 3 else 3) + _sh_values(path, degree))
+    _check_spz_size(path, len(raw), body)
+    content = stream.decompress(stream.unconsumed_tail, max(body, 1))
+    if len(content) < body:
+        raise InputError(f"{path}: the header promises {count:,} Gaussians, the file is shorter")
+    return _Spz(count, gzip.compress(head + content[:body], compresslevel=0))
+
+
+def _checked_4(path: Path, raw: bytes) -> _Spz:
+    """Version 4: a plain header and one zstd stream a part, each of a size that follows from it."""
+    if len(raw) < SPZ_4_HEADER.size or raw[:4] != NGSP:
+        raise InputError(f"{path} is no .spz file")
+    _, version, count, degree, _, _, streams, start = SPZ_4_HEADER.unpack_from(raw)
+    if version != 4:
+        raise InputError(f"{path}: .spz version {version} is not known; expected 1 to 4")
+    try:
+        import zstandard  # type: ignore[import-not-found, unused-ignore]
+    except ImportError as error:
+        raise InputError(
+            f"{path}: .spz version 4 needs zstandard; install it with: pip install zstandard"
+        ) from error
+    _check_spz_size(path, len(raw), count * (20 + _sh_values(path, degree)))
+    if start + streams * STREAM.size > len(raw):
+        raise InputError(f"{path}: the table of its streams is cut off")
+    offset = start + streams * STREAM.size
+    for i in range(streams):
+        packed, unfolded = STREAM.unpack_from(raw, start + i * STREAM.size)
+        # The library would believe the size a stream gives for itself, and ask for that much.
+        own = zstandard.frame_content_size(raw[offset : offset + packed])
+        if unfolded > count * max(9, SH_VALUES[degree]) or own not in (-1, unfolded):
+            raise InputError(f"{path}: stream {i} does not have the size of {count:,} Gaussians")
+        offset += packed
+    return _Spz(count, raw)
+
+
+def _empty() -> dict[str, torch.Tensor]:
+    shapes = {"means": (0, 3), "quats": (0, 4), "log_scales": (0, 3), "logits": (0,)}
+    return {**{k: torch.empty(v) for k, v in shapes.items()}, "sh": torch.empty(0, 1, 3)}
+
+
+def _scene(path: Path, data: Any) -> GaussianScene:
+    """The arrays of gsply, which are before activation like ours."""
+    rest = () if data.shN is None else (data.shN,)
+    sh = np.concatenate([data.sh0[:, None], *rest], axis=1)
+    arrays = {
+        "means": data.means,
+        "quats": data.quats,
+        "log_scales": data.scales,
+        "logits": data.opacities.reshape(-1),
+        "sh": sh,
+    }
+    return usable(path, **{k: torch.from_numpy(np.array(x, np.float32)) for k, x in arrays.items()})
+
+
+def _gsply_fields(scene: GaussianScene, path: Path) -> dict[str, np.ndarray | None]:
+    """Our arrays under gsply's names and in the order of its arguments."""
+    if not len(scene):
+        raise InputError(f"{path}: this format cannot hold an empty scene; write a .ply")
+    x = scene.numpy()
+    arrays = {
+        "means": x["means"],
+        "scales": x["log_scales"],
+        "quats": x["quats"],
+        "opacities": x["logits"],
+        "sh0": x["sh"][:, 0],
+        "shN": x["sh"][:, 1:],
+    }
+    fields = {name: np.ascontiguousarray(a, np.float32) for name, a in arrays.items()}
+    for name, a in fields.items():
+        if not np.isfinite(a).all():
+            raise InputError(f"{path}: {name} hold numbers that are not finite; write a .ply")
+    return {**fields, "shN": fields["shN"] if scene.sh_degree else None}

@@ -1,0 +1,118 @@
+"""Setting an object into a scene: similarity moves, extents, a visible floor."""
+
+import math
+from collections.abc import Sequence
+
+import torch
+
+from .. import rotations
+from ..errors import InputError
+from ..state import make
+from ..types import Quat, Vec3
+from .gaussians import BACKGROUND, GaussianScene
+from .transform import transform
+from .world_frame import WorldFrame
+
+SIGMAS = 1.0  # how far a Gaussian reaches where the extent of an object is meant
+OPAQUE = 0.1  # fainter Gaussians have no say in it
+TAIL = 0.002  # share of an object's Gaussians at either end that are taken for floaters
+
+DISC_GAUSSIANS = 4000
+LIGHT, DARK = 0.90, 0.80  # greys of the disc's rings
+RINGS = 6
+
+
+def moved(
+    scene: GaussianScene, *, turn: Quat | None = None, scale: float = 1.0, shift: Vec3 | None = None
+) -> GaussianScene:
+    """All Gaussians at ``scale * R(turn) x + shift``, with their ids."""
+    z0 = make()
+    z = make(
+        p=torch.zeros(3) if shift is None else shift.float(),
+        q=rotations.identity(like=z0) if turn is None else turn.float(),
+        s=torch.full((3,), float(scale)),
+    )
+    together = scene.replace(ids=torch.zeros_like(scene.ids))
+    return transform(together, z0.double(), z.double(), object=0).replace(ids=scene.ids)
+
+
+def extent(scene: GaussianScene, direction: Vec3) -> tuple[float, float]:
+    """Lowest and highest reach of the opaque Gaussians along a unit ``direction``."""
+    opaque = scene[scene.opacities >= OPAQUE] if (scene.opacities >= OPAQUE).any() else scene
+    d = direction.to(opaque.means)
+    reach = SIGMAS * torch.einsum("i,nij,j->n", d, opaque.covariances, d).clamp_min(0).sqrt()
+    middle = opaque.means @ d
+    low, high = (middle - reach).quantile(TAIL), (middle + reach).quantile(1 - TAIL)
+    return low.item(), high.item()
+
+
+def across(up: Vec3) -> tuple[Vec3, Vec3]:
+    """Two unit vectors that make a right-handed frame ``(a, up, b)``, as x and z do with y."""
+    world = WorldFrame.of_floor(up, 0.0)
+    back = rotations.conjugate(world.rotation)
+    x, z = torch.eye(3, dtype=torch.float64)[[0, 2]]
+    return rotations.rotate(back, x), rotations.rotate(back, z)
+
+
+def set_into(
+    thing: GaussianScene,
+    up: Vec3,
+    background: GaussianScene,
+    ground: WorldFrame,
+    *,
+    height: float | None = None,
+    lift: float = 1.0,
+    at: Sequence[float] = (0.0, 0.0),
+) -> GaussianScene:
+    """The object in the background's coordinates, upright above its floor; not joined yet.
+
+    Args:
+        thing: the object.
+        up: its up direction.
+        background: where it goes.
+        ground: up and floor of the background.
+        height: of the object in the background's units; default a tenth of the background's width.
+        lift: gap below the object, in its own heights.
+        at: where on the floor, along the background's x and z, from its middle.
+    """
+    low, high = extent(thing, up)
+    a, b = across(ground.up)
+    if height is None:
+        height = 0.1 * min(high_ - low_ for low_, high_ in (extent(background, d) for d in (a, b)))
+    if not height > 0:
+        raise InputError(f"the object's height in the background must be positive, got {height}")
+    turn = rotations.multiply(
+        rotations.conjugate(ground.rotation), WorldFrame.of_floor(up, 0.0).rotation
+    )
+    placed = moved(thing, turn=turn, scale=height / (high - low))
+    low, _ = extent(placed, ground.up)
+    centre = placed.means.double().mean(0)
+    middle = background.means.double().median(0).values
+    target = sum(((middle @ d + x) * d for d, x in zip((a, b), at, strict=True)), torch.zeros(3))
+    sideways = sum(((centre @ d) * d for d in (a, b)), torch.zeros(3))
+    rise = (ground.floor + lift * height - low) * ground.up
+    return moved(placed, shift=target - sideways + rise)
+
+
+def floor_disc(world: WorldFrame, center: Vec3, radius: float) -> GaussianScene:
+    """A pale disc of flat Gaussians in the floor, with rings so that heights can be read."""
+    index = torch.arange(DISC_GAUSSIANS, dtype=torch.float64) + 0.5
+    r = (index / DISC_GAUSSIANS).sqrt()
+    angle = index * math.pi * (3 - math.sqrt(5))  # the golden angle: evenly spread
+    a, b = across(world.up)
+    up = world.up
+    foot = center.double() - (center.double() @ up) * up + world.floor * up
+    spread = radius * r.unsqueeze(-1)
+    means = foot + spread * (angle.cos().unsqueeze(-1) * a + angle.sin().unsqueeze(-1) * b)
+    sigma = 1.1 * radius * math.sqrt(math.pi / DISC_GAUSSIANS)
+    ring = (r * RINGS).floor() % 2
+    grey = torch.where(ring == 0, LIGHT, DARK)
+    scales = torch.tensor([sigma, 1e-3 * sigma, sigma]).expand(DISC_GAUSSIANS, 3)
+    return GaussianScene.make(
+        means=means.float(),
+        scales=scales,
+        quats=rotations.conjugate(world.rotation).float().expand(DISC_GAUSSIANS, 4),
+        opacities=(0.95 * (1 - r**6)).float(),
+        colors=grey.float().unsqueeze(-1).expand(-1, 3),
+        ids=BACKGROUND,
+    )

@@ -1,0 +1,91 @@
+"""Parity of the fused CUDA path with the reference, in value and gradient.
+
+On a machine with a GPU the kernels run there; elsewhere Triton's interpreter runs the same kernels
+on the CPU, in a process of its own because it must be told before Triton is imported.
+"""
+
+import os
+import subprocess
+import sys
+
+import pytest
+import torch
+
+pytest.importorskip("triton", reason="Triton is available on Linux only")
+
+PARITY = """
+import sys
+import torch
+from newtongs import GaussianNND, NNDConfig, State, make_state
+from newtongs.dynamics.backends.triton_rollout import FusedRollout
+
+passes, hidden, rows, frames = (int(x) for x in sys.argv[1:])
+device = "cuda" if torch.cuda.is_available() else "cpu"
+torch.manual_seed(0)
+model = GaussianNND(NNDConfig(hidden=hidden)).to(device)
+for p in model.parameters():
+    torch.nn.init.normal_(p, std=0.15)
+reference = GaussianNND(model.config).to(device).double()
+reference.load_state_dict(model.state_dict())
+
+# Just above the floor and falling: with probability one half an object lands in these frames.
+r = torch.rand(rows, 16)
+z0 = make_state(
+    p=r[:, :3] * torch.tensor([1.0, 0.2, 1.0]) + torch.tensor([0.0, 0.3, 0.0]), q=r[:, 3:7] - 0.4,
+    v=4 * r[:, 7:10] - 3, w=6 * r[:, 10:13] - 3, s=0.2 + 0.2 * r[:, 13:], u=r[:, :3] - 0.5,
+    m=0.5 + r[:, 5], e=r[:, 6], mu=r[:, 7],
+).to(device)
+times = torch.arange(frames) * 0.045  # two substeps a frame
+cotangent = torch.randn(rows, frames, 22, device=device)
+cotangent[..., 19:] = 0  # the material is constant
+
+fused = FusedRollout(model, times, rows=rows, passes=passes, scale=1.0)
+out = fused(z0)
+(out * cotangent).sum().backward()
+fused.collect()
+expected = reference.rollout(z0.double(), times)
+(expected * cotangent).sum().backward()
+
+hits = (State(expected).v[:, 1:, 1] > State(expected).v[:, :-1, 1]).any(1).sum().item()
+error = max(
+    ((p.grad - q.grad).norm() / q.grad.norm()).item()
+    for p, q in zip(model.parameters(), reference.parameters())
+)
+print(hits, (out - expected).abs().max().item(), error)
+"""
+
+
+# A program takes several blocks of rows, of which a GPU has 132 at a time and the interpreter one.
+ROWS, WIDTHS = (40_000, (128, 256)) if torch.cuda.is_available() else (300, (128,))
+
+
+def run(passes, hidden, rows, frames=2):
+    environment = {**os.environ}
+    if not torch.cuda.is_available():
+        environment["TRITON_INTERPRET"] = "1"
+    numbers = [str(x) for x in (passes, hidden, rows, frames)]
+    command = [sys.executable, "-W", "ignore", "-c", PARITY, *numbers]
+    done = subprocess.run(command, capture_output=True, text=True, env=environment, check=False)
+    assert done.returncode == 0, done.stderr[-2000:]
+    hits, value, gradient = done.stdout.split()
+    return int(hits), float(value), float(gradient)
+
+
+@pytest.mark.parametrize("hidden", WIDTHS)
+def test_three_passes_agree_with_float64(hidden):
+    """States to float32 rounding; weight gradients to the rounding of their half-precision factors.
+
+    A product of two halves carries a relative error of 2^-11 = 5e-4 a term; over the few terms
+    here little of it averages out.
+    """
+    hits, value, gradient = run(3, hidden, ROWS)
+    assert 0.1 * ROWS < hits < 0.9 * ROWS
+    assert value < 1e-5
+    assert gradient < 1e-3
+
+
+def test_fewer_passes_are_coarser():
+    """One pass rounds weights and activations to 2^-12: visible, and still a gradient."""
+    _, value, gradient = run(1, 128, 20)
+    assert 1e-6 < value < 1e-2
+    assert gradient < 2e-2
