@@ -13,8 +13,8 @@ import newtongs
 ROOT = Path(__file__).parent.parent
 SOURCE = ROOT / "src" / "newtongs"
 LAYERS = [
-    {"errors", "threads", "types"}, {"rotations"}, {"state"}, {"motions", "dynamics", "scene"},
-    {"templates"}, {"render", "datasets"},
+    {"errors"}, {"files", "threads", "types"}, {"rotations"}, {"state"},
+    {"motions", "dynamics", "scene"}, {"templates"}, {"render", "datasets"},
     {"training", "evaluation", "figures", "exports", "animator"},
     {"studio", "cli"},
     {"__init__", "__main__"},

@@ -2,7 +2,6 @@
 
 import json
 import os
-import tempfile
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -19,6 +18,7 @@ from rich.progress import (
 )
 
 from ..errors import InputError
+from ..files import write_atomically
 
 WIDTH = 132  # of a table; narrower terminals wrap lines rather than lose columns
 
@@ -32,20 +32,9 @@ def wide_console() -> Console:
 
 
 def write_json(path: Path, content: Any) -> None:
-    """Write under a temporary name, then rename."""
-    try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        handle, part = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
-        try:
-            with os.fdopen(handle, "w") as f:
-                json.dump(content, f, indent=1)
-            os.chmod(part, 0o644)
-            os.replace(part, path)
-        except BaseException:
-            os.unlink(part)
-            raise
-    except OSError as error:
-        raise InputError(f"cannot write {path}: {error.strerror}") from error
+    """Write a JSON file that people can read."""
+    text = json.dumps(content, indent=1)
+    write_atomically(path, lambda f: f.write(text.encode()))
 
 
 def check_target(path: Path) -> None:

@@ -19,9 +19,9 @@ from torch import Tensor
 
 from .. import motions
 from ..errors import InputError, unknown_name
+from ..files import write_atomically
 from ..scene.cameras import ELEVATION_GAUSSIAN32, FIELD_OF_VIEW, RADIUS, Camera, orbit
 from ..scene.gaussians import GaussianScene
-from ..scene.io.files import write_atomically
 from ..state import State
 from ..templates import Template, select
 from ..threads import one_thread

@@ -15,7 +15,7 @@ from torch import Tensor
 
 from .. import state
 from ..errors import InputError
-from ..scene.io.files import write_atomically
+from ..files import write_atomically
 from ..scene.transform import transform_sequence
 from ..state import DIM
 from ..templates import BACKGROUND_GAUSSIANS, OBJECT_GAUSSIANS

@@ -13,7 +13,7 @@ from pathlib import Path
 import torch
 
 from ..errors import InputError
-from ..scene.io.files import write_atomically
+from ..files import write_atomically
 from ..types import StateTensor
 from . import gaussian32
 from .gaussian32 import Item, Progress, Renderer

@@ -1,11 +1,9 @@
 """Model weights on disk: one safetensors file that carries its own description as JSON."""
 
 import json
-import os
-import tempfile
 from collections.abc import Mapping
 from dataclasses import asdict, fields
-from importlib.resources import files
+from importlib import resources
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +12,7 @@ from torch import Tensor
 
 from .. import __version__
 from ..errors import InputError
+from ..files import write_atomically
 from .gaussian_nnd import GaussianNND, NNDConfig
 
 BRANCHES = {"continuous": "f_theta", "contact": "h_phi"}
@@ -21,22 +20,12 @@ _DESCRIPTION = "newtongs"
 
 
 def save_tensors(path: Path, tensors: Mapping[str, Tensor], description: Mapping[str, Any]) -> None:
-    """Write tensors and a JSON description under a temporary name, then rename."""
-    from safetensors.torch import save_file
+    """Write tensors and a JSON description, on the disk before an old file of the name goes."""
+    from safetensors.torch import save
 
-    path.parent.mkdir(parents=True, exist_ok=True)
-    handle, part = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
-    os.close(handle)
-    try:
-        plain = {k: x.detach().cpu().contiguous() for k, x in tensors.items()}
-        save_file(plain, part, metadata={_DESCRIPTION: json.dumps(description)})
-        with open(part, "rb+") as f:
-            os.fsync(f.fileno())
-        os.chmod(part, 0o644)
-        os.replace(part, path)
-    except BaseException:
-        os.unlink(part)
-        raise
+    plain = {k: x.detach().cpu().contiguous() for k, x in tensors.items()}
+    content = save(plain, metadata={_DESCRIPTION: json.dumps(description)})
+    write_atomically(path, lambda f: f.write(content), sync=True)
 
 
 def load_tensors(path: Path | str) -> tuple[dict[str, Tensor], dict[str, Any]]:
@@ -83,7 +72,7 @@ def load_model(path: Path | str) -> GaussianNND:
 
 def load_pretrained(seed: int = 7301) -> GaussianNND:
     """The model trained on State-32 at the paper's size with the given seed."""
-    folder = Path(str(files("newtongs").joinpath("checkpoints")))
+    folder = Path(str(resources.files("newtongs").joinpath("checkpoints")))
     path = folder / f"state32_seed{seed}.safetensors"
     if not path.is_file():
         shipped = sorted(p.stem.removeprefix("state32_seed") for p in folder.glob("*.safetensors"))

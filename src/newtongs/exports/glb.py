@@ -24,9 +24,9 @@ from torch import Tensor
 
 from .. import rotations
 from ..errors import InputError
+from ..files import write_atomically
 from ..scene.animation import Animation
 from ..scene.gaussians import SH_DEGREES, GaussianScene
-from ..scene.io.files import write_atomically
 from ..types import Quat
 from .parts import parts, provenance, to_json
 

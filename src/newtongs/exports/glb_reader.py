@@ -12,8 +12,8 @@ from torch import Tensor
 
 from .. import rotations
 from ..errors import InputError
+from ..files import existing_file, foreign
 from ..scene.gaussians import BACKGROUND, GaussianScene, join
-from ..scene.io.files import existing_file, foreign
 from ..types import Quat, Times, Vec3
 from .glb import BIN_CHUNK, JSON_CHUNK, MAGIC, SPLATS, VERSION, sh_slots
 
@@ -49,7 +49,7 @@ def read_glb(path: Path | str) -> tuple[GaussianScene, Tracks]:
 
     The Gaussians stand in the order still, then object by object.
     """
-    path = existing_file(path)
+    path = existing_file(path, "a file of Gaussians")
     with foreign(path, "glTF with Gaussians"):
         return _Reader(*_chunks(path)).read()
 

@@ -27,11 +27,11 @@ import torch
 from torch import Tensor
 
 from ..errors import InputError
+from ..files import write_atomically
 from ..scene.animation import Animation
 from ..scene.cameras import Camera
 from ..scene.framing import default_camera
 from ..scene.gaussians import GaussianScene, join
-from ..scene.io.files import write_atomically
 from .parts import Part, parts, to_json
 
 TEMPLATE = Path(__file__).with_name("player.html")

@@ -24,9 +24,9 @@ from torch import Tensor
 
 from .. import __version__
 from ..errors import InputError
+from ..files import foreign, write_atomically
 from ..scene.animation import Animation
 from ..scene.gaussians import GaussianScene
-from ..scene.io.files import foreign, write_atomically
 from ..scene.io.formats import load, save
 from ..scene.world_frame import WorldFrame
 from ..state import LAYOUT, State

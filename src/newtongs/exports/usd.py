@@ -17,9 +17,9 @@ import torch
 from torch import Tensor
 
 from ..errors import InputError
+from ..files import write_atomically
 from ..scene.animation import Animation, Placement
 from ..scene.gaussians import GaussianScene
-from ..scene.io.files import write_atomically
 from ..types import Quat
 from .parts import parts, provenance, to_json
 

@@ -11,11 +11,11 @@ from torch import Tensor
 
 from .. import state
 from ..datasets import gaussian32, gaussian_sample
+from ..files import write_atomically
 from ..render import render
 from ..render.light import render_light
 from ..scene.cameras import Camera, look_at
 from ..scene.gaussians import GaussianScene, join
-from ..scene.io.files import write_atomically
 from ..scene.transform import transform_sequence
 from ..templates import TEMPLATES, Template
 from .motions import import_pyplot

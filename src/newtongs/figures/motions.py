@@ -1,7 +1,6 @@
 """Pictures of State-32."""
 
 import math
-from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -9,6 +8,7 @@ import numpy as np
 
 from .. import motions
 from ..errors import InputError
+from ..files import write_atomically
 from ..state import State
 
 if TYPE_CHECKING:
@@ -102,15 +102,8 @@ def motion_gallery(path: Path | str, *, paths: int = 4, seed: int = 7301) -> Pat
 
 
 def save_figure(figure: Any, path: Path) -> None:
-    """Write a figure under a temporary name first."""
+    """Write a figure in the format its name ends with."""
     if path.is_dir():  # also the empty name
         raise InputError(f"cannot write picture {path}: it is a folder; name a file in it")
-    part = path.with_name(f".{path.name}.part")
-    try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        figure.savefig(part, dpi=110, format=path.suffix.lstrip(".") or "png")
-        part.replace(path)
-    except (OSError, ValueError) as error:
-        with suppress(OSError):
-            part.unlink()
-        raise InputError(f"cannot write picture {path}: {error}") from error
+    kind = path.suffix.lstrip(".") or "png"
+    write_atomically(path, lambda f: figure.savefig(f, dpi=110, format=kind), what="picture")

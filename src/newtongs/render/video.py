@@ -20,7 +20,7 @@ import numpy.typing as npt
 from torch import Tensor
 
 from ..errors import InputError
-from ..scene.io.files import write_atomically
+from ..files import write_atomically
 from .picture import Picture
 
 Frame: TypeAlias = Picture | Tensor | npt.NDArray[Any]

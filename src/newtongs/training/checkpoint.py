@@ -1,7 +1,6 @@
 """A run on disk: everything needed to go on as if it had never stopped."""
 
 import json
-import os
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
@@ -15,6 +14,7 @@ from torch.optim.lr_scheduler import CosineAnnealingLR
 from ..dynamics import GaussianNND
 from ..dynamics.weights import describe, load_tensors, save_model, save_tensors
 from ..errors import InputError
+from ..files import write_atomically
 from .config import TrainConfig
 
 # Settings that change neither the data seen nor the arithmetic asked for.
@@ -59,9 +59,8 @@ class RunFolder:
             for line in self.metrics.read_text().splitlines()
             if _epoch_of(line) is not None and (_epoch_of(line) or 0) <= epochs_done
         ]
-        part = self.metrics.with_suffix(".part")
-        part.write_text("".join(line + "\n" for line in kept))
-        os.replace(part, self.metrics)
+        text = "".join(line + "\n" for line in kept)
+        write_atomically(self.metrics, lambda f: f.write(text.encode()))
 
 
 def _epoch_of(line: str) -> int | None:

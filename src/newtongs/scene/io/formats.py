@@ -20,11 +20,12 @@ import numpy as np
 import torch
 
 from ...errors import InputError
+from ...files import existing_file, write_atomically
 from ..gaussians import SCALE_FLOOR, GaussianScene, color_to_sh, opacity_to_logit
 from . import lgm, packed, splat_ply
-from .files import existing_file, usable, write_atomically
 from .lgm import from_lgm, to_lgm
 from .ply import is_ply, read_header
+from .usable import usable
 
 __all__ = ["READABLE", "WRITABLE", "from_lgm", "load", "save", "to_lgm"]
 
@@ -44,7 +45,7 @@ def load(path: Path | str, *, activated: bool | None = None, frame: int = 0) -> 
             with ``compatible=False``; None recognises such a file by its ranges and warns.
         frame: which of the frames of an LGM tensor ``(1, T, N, 14)``.
     """
-    path = existing_file(path)
+    path = existing_file(path, "a file of Gaussians")
     kind = _kind(path)
     if kind == "ply":
         header = read_header(path)

@@ -14,9 +14,10 @@ import torch
 from torch import Tensor
 
 from ...errors import InputError
+from ...files import foreign
 from ...state import as_tensor
 from ..gaussians import SCALE_FLOOR, ArrayLike, GaussianScene, color_to_sh, opacity_to_logit
-from .files import foreign, usable
+from .usable import usable
 
 CHANNELS = 14
 SIZES = [3, 1, 3, 4, 3]  # xyz, opacity, scale, quaternion, rgb

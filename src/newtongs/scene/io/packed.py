@@ -16,9 +16,10 @@ import numpy as np
 import torch
 
 from ...errors import InputError
+from ...files import foreign, write_atomically
 from ..gaussians import GaussianScene
-from .files import foreign, usable, write_atomically
 from .ply import Header, read_columns
+from .usable import usable
 
 CHUNK = 256  # Gaussians that share their bounds in a compressed .ply
 AXES = ("x", "y", "z")

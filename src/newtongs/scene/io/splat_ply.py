@@ -20,6 +20,7 @@ import torch
 from torch import Tensor
 
 from ...errors import InputError
+from ...files import write_atomically
 from ..gaussians import (
     BACKGROUND,
     SCALE_FLOOR,
@@ -28,8 +29,8 @@ from ..gaussians import (
     color_to_sh,
     opacity_to_logit,
 )
-from .files import usable, write_atomically
 from .ply import Header, header_bytes, read_columns, read_header
+from .usable import usable
 
 MEANS = ["x", "y", "z"]
 NORMALS = ["nx", "ny", "nz"]

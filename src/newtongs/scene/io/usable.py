@@ -1,13 +1,8 @@
-"""What every reader and writer of Gaussians shares: errors, safe writing, unusable values."""
+"""Values no Gaussian can be drawn with: repaired where their meaning is plain, else dropped."""
 
 import math
-import os
-import tempfile
 import warnings
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
 from pathlib import Path
-from typing import BinaryIO
 
 import numpy as np
 from torch import Tensor
@@ -16,55 +11,6 @@ from ...errors import InputError
 from ..gaussians import LOGIT_ONE, LOGIT_ZERO, SCALE_FLOOR, GaussianScene
 
 LOG_SCALE_LIMIT = 44.0  # above it the squared scale, an entry of the covariance, is infinite
-
-
-def existing_file(path: Path | str) -> Path:
-    """The path, if a readable file stands there."""
-    path = Path(path)
-    try:
-        if path.is_dir():
-            raise InputError(f"{path} is a folder; give a file of Gaussians")
-        if path.exists() and not path.is_file():  # a pipe would wait for ever
-            raise InputError(f"{path} is no ordinary file; give a file of Gaussians")
-        with path.open("rb"):
-            return path
-    except (OSError, ValueError) as error:  # ValueError: a NUL in the name
-        if isinstance(error, InputError):
-            raise
-        reason = getattr(error, "strerror", None) or str(error)
-        raise InputError(f"cannot read {path}: {reason}") from error
-
-
-def write_atomically(path: Path, write: Callable[[BinaryIO], object]) -> None:
-    """Let ``write`` fill a temporary file and rename it, so that no half file is ever seen."""
-    try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        handle, part = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
-        try:
-            with os.fdopen(handle, "wb") as f:
-                write(f)
-            os.chmod(part, 0o644)
-            os.replace(part, path)
-        except BaseException:
-            os.unlink(part)
-            raise
-    except (OSError, ValueError) as error:
-        if isinstance(error, InputError):
-            raise
-        reason = getattr(error, "strerror", None) or str(error)
-        raise InputError(f"cannot write {path}: {reason}") from error
-
-
-@contextmanager
-def foreign(path: Path, kind: str) -> Iterator[None]:
-    """Turn whatever another library raises over a stranger's bytes into one line."""
-    try:
-        yield
-    except InputError:
-        raise
-    except Exception as error:
-        lines = str(error).strip().splitlines() or [type(error).__name__]
-        raise InputError(f"{path} cannot be read as {kind}: {lines[0][:160]}") from error
 
 
 def usable(
