@@ -30,7 +30,7 @@ def draw(sets: int) -> Tensor:
             name, sets, seed=99, frames=FRAMES, dt=gaussian32.DT,
             ranges=gaussian32.RANGES, stream=77_000,
         ).states
-        for name in motions.names()
+        for name in motions.STATE32
     ]  # fmt: skip
     return torch.stack(made, 1)
 

@@ -153,8 +153,8 @@ MEASURED = tuple(WAYS)[:4]  # whose gradients are compared with float64
 
 def make_states(n: int, device: torch.device) -> Tensor:
     """Sequences of all motions ``(n, T, 22)``, mixed."""
-    each = -(-n // len(motions.names()))
-    parts = [motions.generate(k, each, seed=3, device=device).states for k in motions.names()]
+    each = -(-n // len(motions.STATE32))
+    parts = [motions.generate(k, each, seed=3, device=device).states for k in motions.STATE32]
     order = torch.randperm(each * len(parts), generator=torch.Generator().manual_seed(0))
     return torch.cat(parts)[order[:n].to(device)]
 

@@ -316,7 +316,7 @@ def test_same32_is_the_cone_in_every_motion(folder):
     assert list(rows[0]) == ["sample_id", "motion_type", "source_path", "dt"]
     states, names = same32.states(folder)
     assert states.shape == (32, 49, 22)
-    assert names == motions.names() == tuple(row["motion_type"] for row in rows)
+    assert names == motions.STATE32 == tuple(row["motion_type"] for row in rows)
     for row, z in zip(rows, states, strict=True):
         assert row["sample_id"] == f"construction_floor-yellow_cone-{row['motion_type']}-0000"
         made = load(folder / row["source_path"])
@@ -376,7 +376,7 @@ def test_many_draws_meet_the_expectation(method):
         motions.generate(
             name, draws, seed=77, frames=49, dt=1 / 24, ranges=gaussian32.RANGES, stream=5
         ).states
-        for name in motions.names()
+        for name in motions.STATE32
     ]
     target = torch.stack(made, 1).flatten(0, 1)  # set by set
     predict = predictor(load_pretrained()) if method == "newtongs" else get_baseline(method)

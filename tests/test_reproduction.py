@@ -34,7 +34,7 @@ def terms():
     out = {}
     for split, ood in (("val_id", False), ("val_ood", True)):
         rows = {method: [] for method in BASELINES}
-        for name in motions.names():
+        for name in motions.STATE32:
             states = motions.generate(name, N, seed=2026, ood=ood).states
             for method, predict in BASELINES.items():
                 rows[method].append(sequence_terms(predict(states[:, 0], TIMES), states))
@@ -71,7 +71,7 @@ def test_table_1(terms, split, method):
 
 @pytest.mark.parametrize("split", ["val_id", "val_ood"])
 def test_physics_prior_per_motion(terms, split):
-    for index, name in enumerate(motions.names()):
+    for index, name in enumerate(motions.STATE32):
         published = paper()["per_motion_traj"][name][split]["physics_prior_se3"]
         rows = terms[split, "physics_prior_se3"]["traj"][index : index + 1]
         assert deviation("traj", rows, published, 3) < 1, (name, rows.mean().sqrt(), published)
@@ -96,6 +96,6 @@ def test_another_reading_of_the_paper_is_rejected(monkeypatch, name):
 
 def test_hold_violates_the_plane_in_exactly_two_motions(terms):
     violating = terms["val_id", "hold_z0"]["plane_violation"].mean(1)
-    names = [n for n, share in zip(motions.names(), violating, strict=True) if share > 0]
+    names = [n for n, share in zip(motions.STATE32, violating, strict=True) if share > 0]
     assert names == ["size_changing", "scale_pulse"]
     assert violating.sum() == 2

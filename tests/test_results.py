@@ -95,7 +95,7 @@ def test_objectives_of_the_runs():
 @pytest.fixture(scope="module")
 def draw():
     """A fresh draw of every motion, 64 sequences each."""
-    names = motions.names()
+    names = motions.STATE32
     return torch.cat([motions.generate(name, 64, seed=99, stream=7).states for name in names])
 
 

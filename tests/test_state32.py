@@ -27,8 +27,8 @@ def test_dictionary_is_the_papers(small_state32):
     assert content["state_names"] == list(CHANNELS)
     assert content["dt"] == 1 / 24
     assert (content["profile"], content["split"]) == ("hard", "val_ood")
-    assert content["motion_type_names"] == list(motions.names())
-    names = [motions.names()[i] for i in content["motion_indices"].tolist()]
+    assert content["motion_type_names"] == list(motions.STATE32)
+    names = [motions.STATE32[i] for i in content["motion_indices"].tolist()]
     assert content["motion_types"] == names
     assert torch.equal(content["motion_indices"].bincount(), torch.full((32,), 40))
 
@@ -48,7 +48,7 @@ def test_sequences_stand_shard_by_shard_with_the_papers_seeds(small_state32):
 def test_order_fits_the_sample_identifiers_of_the_papers_figures():
     index = state32.Plan("val_id", 4096).motion_indices()
     for name, sample in paper()["figure_samples"].items():
-        assert motions.names()[index[sample["global_id"]]] == name
+        assert motions.STATE32[index[sample["global_id"]]] == name
 
 
 def test_splits_are_disjoint_although_their_seeds_overlap(small_state32):
@@ -433,7 +433,7 @@ def test_a_file_where_a_folder_is_expected(small_state32):
 def test_files_with_wrong_content(tmp_path, change, message):
     content = {
         "states": torch.zeros(2, 64, 22), "motion_indices": torch.zeros(2).int(), "dt": 1 / 24,
-        "motion_type_names": list(motions.names()), "split": "val_id",
+        "motion_type_names": list(motions.STATE32), "split": "val_id",
     }  # fmt: skip
     torch.save(content, tmp_path / "val_id.pt")
     assert state32.load(tmp_path, "val_id").motion_indices.dtype == torch.int64
@@ -451,7 +451,7 @@ def test_files_of_another_kind(tmp_path):
     torch.save([1, 2], path)
     with pytest.raises(InputError, match="not a State-32 file"):
         state32.load(path)
-    names = list(motions.names())
+    names = list(motions.STATE32)
     content = {"motion_indices": torch.zeros(2).long(), "motion_type_names": names, "dt": 1 / 24}
     torch.save({**content, "split": "val_id", "states": torch.zeros(2, 64, 21)}, path)
     with pytest.raises(InputError, match=r"expected float32 states \(N, T >= 4, 22\)"):

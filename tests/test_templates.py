@@ -219,8 +219,8 @@ def test_moved_surface_keeps_its_paint():
 def test_gallery_names_motions_and_draws(tmp_path):
     assert list(gallery.MOTIONS) == IDS
     known = {name for names in gallery.MOTIONS.values() for name in names}
-    assert known <= set(motions.names())
-    assert len(motions.names()) - len(known) == 4  # those without a floor
+    assert known <= set(motions.STATE32)
+    assert len(motions.STATE32) - len(known) == 4  # those without a floor
     assert all(len(set(names)) == 4 for names in gallery.MOTIONS.values())
     picture = gallery.portrait(templates.template("red_cube"), size=64)
     assert picture.shape == (64, 64, 3)

@@ -104,13 +104,14 @@ def items(
     templates: Sequence[str] | None = None, motion_names: Sequence[str] | None = None
 ) -> list[Item]:
     """The pairs of the templates and motions named, in the paper's order; None for all."""
-    families = list(motions.families())
-    if motion_names is not None:
-        named = [motion_names] if isinstance(motion_names, str) else motion_names
-        wanted = {motions.get(name).name for name in named}
-        families = [f for f in families if f.name in wanted]
-    if not families:
+    wanted = motions.STATE32 if motion_names is None else motion_names
+    wanted = [wanted] if isinstance(wanted, str) else wanted
+    for name in wanted:
+        if name not in motions.STATE32:
+            raise unknown_name("motion", name, motions.STATE32)
+    if not wanted:
         raise InputError("no motion named; give at least one, or leave the option out for all 32")
+    families = [motions.get(name) for name in motions.STATE32 if name in wanted]
     return [Item(t, f) for t in select(templates) for f in families]
 
 

@@ -95,11 +95,11 @@ class Plan:
     @property
     def sequences(self) -> int:
         """Sequences in the whole split."""
-        return self.per_motion * len(motions.names())
+        return self.per_motion * len(motions.STATE32)
 
     def start_of(self, shard: int) -> int:
         """Index of a shard's first sequence."""
-        return sum(self.shard_sizes[:shard]) * len(motions.names())
+        return sum(self.shard_sizes[:shard]) * len(motions.STATE32)
 
     def groups(self, first: int) -> Iterator[range]:
         """Consecutive shards from ``first`` on, about ``BLOCK`` sequences of a motion at a time."""
@@ -114,7 +114,7 @@ class Plan:
 
     def motion_indices(self) -> Tensor:
         """Motion index of every sequence in file order ``(N,)``."""
-        index = torch.arange(len(motions.names()))
+        index = torch.arange(len(motions.STATE32))
         return torch.cat([index.repeat_interleave(n) for n in self.shard_sizes])
 
 
@@ -279,7 +279,7 @@ def _start(files: _Files, plan: Plan) -> _Position:
             f"{free / 1e9:.2f} GB free; choose another folder or a smaller --per-motion"
         )
     files.discard()  # an old record must not speak for the new parts
-    names = motions.names()
+    names = motions.STATE32
     index = plan.motion_indices()
     content = {
         "states": torch.empty(plan.sequences, plan.frames, DIM),  # never touched, never paged in
@@ -312,17 +312,17 @@ def _write_shards(
     base = plan.start_of(shards.start)
     states = torch.empty(plan.start_of(shards.stop) - base, plan.frames, DIM)
     rows: dict[int, str] = {}
-    for family in motions.families() if filled else ():
+    for k, name in enumerate(motions.STATE32) if filled else ():
         made = motions.generate_blocks(
-            family.name, [(sizes[i], shard_seed(split, i)) for i in filled], ood=split.ood,
+            name, [(sizes[i], shard_seed(split, i)) for i in filled], ood=split.ood,
             frames=plan.frames, dt=plan.dt, stream=split.stream, device=device,
         )  # fmt: skip
         counts = made.collision.sum(-1).cpu().split([sizes[i] for i in filled])
         blocks = made.states.cpu().split([sizes[i] for i in filled])
         for i, block, hits in zip(filled, blocks, counts, strict=True):
-            first = plan.start_of(i) + family.index * sizes[i]
+            first = plan.start_of(i) + k * sizes[i]
             states[first - base : first - base + len(block)] = block
-            rows[first] = _manifest_rows(plan, i, first, family, hits.tolist())
+            rows[first] = _manifest_rows(plan, i, first, motions.get(name), hits.tolist())
     offset = locate(files.data_part, plan.state_bytes).data + base * plan.frames * DIM * 4
     crc = write_at(files.data_part, offset, states, crc)
     files.append_rows([text for _, text in sorted(rows.items())])

@@ -54,7 +54,7 @@ def draw_motion(ax: "Axes", family: motions.Family, paths: int, seed: int) -> No
     sequences = motions.generate(family.name, paths, seed=seed)
     p = State(sequences.states).p.numpy()
     xy = screen(p)
-    colour = COLOURS[family.category]
+    colour = COLOURS.get(family.category, "black")
     _draw_floor(ax, p)
     segments = np.stack([xy[:, :-1], xy[:, 1:]], axis=2).reshape(-1, 2, 2)
     fade = np.tile(np.linspace(0.25, 0.95, xy.shape[1] - 1), paths)
@@ -85,7 +85,7 @@ def _draw_floor(ax: "Axes", p: np.ndarray) -> None:
 def motion_gallery(path: Path | str, *, paths: int = 4, seed: int = 7301) -> Path:
     """All 32 families in one picture; returns where it was written."""
     pyplot = import_pyplot()
-    families = list(motions.families())
+    families = [motions.get(name) for name in motions.STATE32]
     rows = math.ceil(len(families) / COLUMNS)
     figure, axes = pyplot.subplots(rows, COLUMNS, figsize=(2 * COLUMNS, 2.05 * rows))
     for ax, family in zip(axes.flat, families, strict=True):

@@ -10,13 +10,13 @@ from .registry import family
 from .sampling import Draw
 
 
-@family(0, "3d_uniform_motion", "translation")
+@family("3d_uniform_motion", "translation")
 def uniform_motion(z: Draw, t: Tensor) -> Path:
     """Constant velocity."""
     return Path(p=z.p + t * z.v, v=z.v)
 
 
-@family(1, "3d_acceleration_gravity", "ballistic", height=1.9)
+@family("3d_acceleration_gravity", "ballistic", height=1.9)
 def acceleration_gravity(z: Draw, t: Tensor) -> Path:
     """A time-varying acceleration with weakened gravity; both sums include frame 0."""
     h = t[1] - t[0]
@@ -29,7 +29,7 @@ def acceleration_gravity(z: Draw, t: Tensor) -> Path:
     return Path(p=z.p + h * v.cumsum(-1), v=v)
 
 
-@family(3, "projectile_motion", "ballistic", height=1.8)
+@family("projectile_motion", "ballistic", height=1.8)
 def projectile_motion(z: Draw, t: Tensor) -> Path:
     """Free flight that no floor stops, launched upwards with at least 2.2."""
     v_x, v_y, v_z = z.v
@@ -37,7 +37,7 @@ def projectile_motion(z: Draw, t: Tensor) -> Path:
     return Path(p, v)
 
 
-@family(6, "circular_orbital_motion", "orbit", height=1.6)
+@family("circular_orbital_motion", "orbit", height=1.6)
 def circular_orbital_motion(z: Draw, t: Tensor) -> Path:
     """An orbit about the origin whose radius breathes."""
     r = 0.9 + z.s_bar
@@ -47,13 +47,13 @@ def circular_orbital_motion(z: Draw, t: Tensor) -> Path:
     return Path(p, centered(p, t), w=z.vec(0.35 * sin(2 * t), w, 0.25 * cos(1.5 * t)))
 
 
-@family(7, "3d_rotation", "rotation")
+@family("3d_rotation", "rotation")
 def rotation(z: Draw, t: Tensor) -> Path:
     """Spinning in place."""
     return Path(p=z.p, v=torch.zeros_like(z.v), w=z.w + z.vec(0.0, 1.5, 0.0))
 
 
-@family(9, "pendulum_damped_oscillation", "oscillation", height=1.8)
+@family("pendulum_damped_oscillation", "oscillation", height=1.8)
 def pendulum_damped_oscillation(z: Draw, t: Tensor) -> Path:
     """A damped elliptic swing with a steady sideways sway."""
     decay = exp(-0.22 * t)
@@ -64,7 +64,7 @@ def pendulum_damped_oscillation(z: Draw, t: Tensor) -> Path:
     return Path(p, centered(p, t), w=z.vec(0.0, 0.0, 4.2 * decay))
 
 
-@family(10, "slope_sliding", "friction")
+@family("slope_sliding", "friction")
 def slope_sliding(z: Draw, t: Tensor) -> Path:
     """Along a 22-degree slope against friction."""
     theta = math.radians(22)
@@ -74,7 +74,7 @@ def slope_sliding(z: Draw, t: Tensor) -> Path:
     return Path(p, centered(p, t))
 
 
-@family(8, "size_changing", "deformation")
+@family("size_changing", "deformation")
 def size_changing(z: Draw, t: Tensor) -> Path:
     """Drifting while each axis grows and shrinks at its own pace."""
     p = z.p + 0.75 * t * z.v
@@ -84,7 +84,7 @@ def size_changing(z: Draw, t: Tensor) -> Path:
     return Path(p, centered(p, t), s=z.s * factor.clamp_min(0.35))
 
 
-@family(15, "non_rigid_deformation", "deformation")
+@family("non_rigid_deformation", "deformation")
 def non_rigid_deformation(z: Draw, t: Tensor) -> Path:
     """Drifting while squashing and stretching; aggregate anisotropic scale only."""
     p = z.p + 0.65 * t * z.v

@@ -13,7 +13,7 @@ def _planar_bounce(z: Draw) -> Contact:
     return lambda p, v: floor(z, p, v, height=z.s[1], keep=(1 - z.mu, 1 - z.mu))
 
 
-@family(12, "bouncing_on_plane", "collision")
+@family("bouncing_on_plane", "collision")
 def bouncing_on_plane(z: Draw, t: Tensor) -> Path:
     """Bouncing along the floor in a swaying wind."""
     p = z.vec(z.p[0], z.p[1].maximum(z.s[1] + 0.35), z.p[2])
@@ -26,7 +26,7 @@ def bouncing_on_plane(z: Draw, t: Tensor) -> Path:
     return Path(p, v, events=events)
 
 
-@family(13, "object_wall_collision", "collision")
+@family("object_wall_collision", "collision")
 def object_wall_collision(z: Draw, t: Tensor) -> Path:
     """Flung at a wall at x = 1.1 under a gravity of 2, with no floor."""
     p = z.vec(-1.8, z.p[1], z.p[2])
@@ -39,7 +39,7 @@ def object_wall_collision(z: Draw, t: Tensor) -> Path:
     return Path(p, v, events=events)
 
 
-@family(11, "rolling_with_friction", "friction")
+@family("rolling_with_friction", "friction")
 def rolling_with_friction(z: Draw, t: Tensor) -> Path:
     """Rolling under friction; the distance is the literal parabola, cut at zero."""
     d = z.vec(1.0, 0.0, 0.3)
@@ -51,7 +51,7 @@ def rolling_with_friction(z: Draw, t: Tensor) -> Path:
     return Path(p=z.vec(x, z.s[1], w), v=u * d, w=z.vec(0.0, 0.0, u / z.s_bar))
 
 
-@family(16, "hybrid_collision_impulse", "collision")
+@family("hybrid_collision_impulse", "collision")
 def hybrid_collision_impulse(z: Draw, t: Tensor) -> Path:
     """Thrown at a floor and a wall at x = 1.25, which also kicks it sideways."""
     p = z.vec(z.p[0], z.p[1].maximum(z.s[1] + 0.45), z.p[2])
@@ -69,7 +69,7 @@ def hybrid_collision_impulse(z: Draw, t: Tensor) -> Path:
     return Path(p, v, w=w, events=events)
 
 
-@family(14, "nonlinear_force_field", "force field", height=1.8)
+@family("nonlinear_force_field", "force field", height=1.8)
 def nonlinear_force_field(z: Draw, t: Tensor) -> Path:
     """A spring-like field with position-dependent forcing, quadratic drag and a floor."""
 

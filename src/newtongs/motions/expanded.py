@@ -9,7 +9,7 @@ from .registry import family
 from .sampling import Draw
 
 
-@family(19, "damped_bouncing", "collision")
+@family("damped_bouncing", "collision")
 def damped_bouncing(z: Draw, t: Tensor) -> Path:
     """Bouncing with a restitution that fades by 0.76 at every hit."""
     p = z.vec(z.p[0], z.p[1].maximum(z.y_f + 1.55), z.p[2])
@@ -30,7 +30,7 @@ def damped_bouncing(z: Draw, t: Tensor) -> Path:
     return Path(p, v, w=w, events=events)
 
 
-@family(20, "rolling_then_collision", "collision")
+@family("rolling_then_collision", "collision")
 def rolling_then_collision(z: Draw, t: Tensor) -> Path:
     """Rolling into a wall at x = 1.2."""
     h = t[1] - t[0]
@@ -46,7 +46,7 @@ def rolling_then_collision(z: Draw, t: Tensor) -> Path:
     return Path(p, v, w=z.vec(0.0, 0.0, spin), events=events)
 
 
-@family(21, "sliding_then_stop", "friction")
+@family("sliding_then_stop", "friction")
 def sliding_then_stop(z: Draw, t: Tensor) -> Path:
     """Sliding to a stop.
 
@@ -61,7 +61,7 @@ def sliding_then_stop(z: Draw, t: Tensor) -> Path:
     return Path(p=z.p + distance * d, v=u * d, w=z.vec(0.0, 0.0, 0.0))
 
 
-@family(24, "wind_drag_projectile", "ballistic", height=1.4)
+@family("wind_drag_projectile", "ballistic", height=1.4)
 def wind_drag_projectile(z: Draw, t: Tensor) -> Path:
     """Thrown into a wind with quadratic drag, rebounding weakly."""
     v = z.vec(1.55 + 0.25 * z.v[0], z.v[1].abs() + 2.6, 0.55 + 0.15 * z.v[2])
@@ -81,7 +81,7 @@ def wind_drag_projectile(z: Draw, t: Tensor) -> Path:
     return Path(p, v, w=w, events=events)
 
 
-@family(25, "spring_oscillation", "oscillation", height=1.5)
+@family("spring_oscillation", "oscillation", height=1.5)
 def spring_oscillation(z: Draw, t: Tensor) -> Path:
     """A damped spring about an anchor 0.2 above the start, three axes out of phase."""
     anchor = z.p + z.vec(0.0, 0.2, 0.0)
@@ -91,7 +91,7 @@ def spring_oscillation(z: Draw, t: Tensor) -> Path:
     return Path(p, centered(p, t), w=w)
 
 
-@family(26, "stop_and_go_motion", "switching")
+@family("stop_and_go_motion", "switching")
 def stop_and_go_motion(z: Draw, t: Tensor) -> Path:
     """Moving during the first half of each of three periods, standing in the other."""
     h, last = t[1] - t[0], len(t) - 1
@@ -106,7 +106,7 @@ def stop_and_go_motion(z: Draw, t: Tensor) -> Path:
     return Path(p=z.p + h * v.cumsum(-1), v=v, w=z.vec(0.0, 0.0, u))
 
 
-@family(27, "two_stage_motion", "switching")
+@family("two_stage_motion", "switching")
 def two_stage_motion(z: Draw, t: Tensor) -> Path:
     """A straight run, then an orbit about a centre beside its last point."""
     split = len(t) // 2
@@ -122,7 +122,7 @@ def two_stage_motion(z: Draw, t: Tensor) -> Path:
     return Path(p, centered(p, t), w=spin)
 
 
-@family(28, "banked_airplane_turn", "flight", height=2.1)
+@family("banked_airplane_turn", "flight", height=2.1)
 def banked_airplane_turn(z: Draw, t: Tensor) -> Path:
     """A turn of radius 1.1, banking as it goes."""
     r, w = 1.10, 1.65
@@ -134,7 +134,7 @@ def banked_airplane_turn(z: Draw, t: Tensor) -> Path:
     return Path(p, centered(p, t), w=z.vec(0.55 * sin(w * t), w, -0.45 * sin(w * t)))
 
 
-@family(29, "orbit_with_precession", "orbit", height=1.6)
+@family("orbit_with_precession", "orbit", height=1.6)
 def orbit_with_precession(z: Draw, t: Tensor) -> Path:
     """A tilted orbit whose plane turns."""
     r, w, nu = 0.95, 2.15, 0.55
@@ -146,7 +146,7 @@ def orbit_with_precession(z: Draw, t: Tensor) -> Path:
     return Path(p, centered(p, t), w=z.vec(0.20 * sin(nu * t), w, 0.25 * cos(nu * t)))
 
 
-@family(31, "scale_pulse", "deformation")
+@family("scale_pulse", "deformation")
 def scale_pulse(z: Draw, t: Tensor) -> Path:
     """Almost in place, pulsing on all three axes."""
     p = z.p + z.vec(0.12 * sin(1.5 * t), 0.0, 0.10 * cos(1.2 * t))

@@ -10,7 +10,7 @@ from .registry import family
 from .sampling import Draw
 
 
-@family(2, "free_fall", "ballistic", height=3.4)
+@family("free_fall", "ballistic", height=3.4)
 def free_fall(z: Draw, t: Tensor) -> Path:
     """Dropped with a little sideways drift; stops dead on the floor."""
     p, v = ballistic(z, t, z.vec(0.25 * z.v[0], 0.0, 0.18 * z.v[2]))
@@ -18,7 +18,7 @@ def free_fall(z: Draw, t: Tensor) -> Path:
     return Path(p, v, events=events)
 
 
-@family(4, "airplane_flight", "flight", height=2.3)
+@family("airplane_flight", "flight", height=2.3)
 def airplane_flight(z: Draw, t: Tensor) -> Path:
     """Cruising along x with a gentle weave."""
     u = 1.6 + 0.35 * z.v[0].abs()
@@ -30,7 +30,7 @@ def airplane_flight(z: Draw, t: Tensor) -> Path:
     return Path(p, forward(p, t), w=z.vec(0.0, 0.35, 0.0))
 
 
-@family(5, "helical_flight", "flight", height=2.0)
+@family("helical_flight", "flight", height=2.0)
 def helical_flight(z: Draw, t: Tensor) -> Path:
     """A climbing helix."""
     r, w = 0.72 + 0.20 * z.s_bar, 2.3 + 0.25 * z.w[1].abs()
@@ -42,7 +42,7 @@ def helical_flight(z: Draw, t: Tensor) -> Path:
     return Path(p, forward(p, t), w=z.vec(0.25, w, 0.10))
 
 
-@family(17, "figure_eight_flight", "flight", height=1.9)
+@family("figure_eight_flight", "flight", height=1.9)
 def figure_eight_flight(z: Draw, t: Tensor) -> Path:
     """A lying figure eight."""
     a, w = 0.95 + 0.15 * z.s_bar, 1.95 + 0.2 * z.w[1].abs()
@@ -54,7 +54,7 @@ def figure_eight_flight(z: Draw, t: Tensor) -> Path:
     return Path(p, centered(p, t), w=z.vec(0.18 * cos(w * t), 0.45, 0.22 * sin(1.4 * w * t)))
 
 
-@family(18, "spiral_orbit_decay", "orbit", height=1.7)
+@family("spiral_orbit_decay", "orbit", height=1.7)
 def spiral_orbit_decay(z: Draw, t: Tensor) -> Path:
     """An orbit that winds in from radius 1.25 to 0.35."""
     w = 2.55 + 0.25 * z.w[1].abs()
@@ -67,7 +67,7 @@ def spiral_orbit_decay(z: Draw, t: Tensor) -> Path:
     return Path(p, centered(p, t), w=z.vec(0.10, w, 0.18))
 
 
-@family(22, "throw_and_land", "ballistic", height=1.2)
+@family("throw_and_land", "ballistic", height=1.2)
 def throw_and_land(z: Draw, t: Tensor) -> Path:
     """Thrown, then sliding on after landing; the slide adds to the stored positions."""
     launch = z.vec(1.15 + 0.3 * z.v[0], z.v[1].abs() + 3.4, 0.55 * z.v[2])
@@ -78,7 +78,7 @@ def throw_and_land(z: Draw, t: Tensor) -> Path:
     return Path(p + tau * slide, torch.where(landed, slide, v), events=events)
 
 
-@family(23, "vertical_launch", "ballistic", height=0.8)
+@family("vertical_launch", "ballistic", height=0.8)
 def vertical_launch(z: Draw, t: Tensor) -> Path:
     """Shot upwards, stops where it comes down."""
     launch = z.vec(0.15 * z.v[0], 4.2 + z.v[1].abs(), 0.12 * z.v[2])
@@ -86,7 +86,7 @@ def vertical_launch(z: Draw, t: Tensor) -> Path:
     return Path(p, v, w=z.vec(0.35, 0.10, 0.20), events=events)
 
 
-@family(30, "tumbling_fall", "ballistic", height=3.0)
+@family("tumbling_fall", "ballistic", height=3.0)
 def tumbling_fall(z: Draw, t: Tensor) -> Path:
     """Falling while spinning fast about all three axes."""
     launch = z.vec(0.45 * z.v[0], 0.25 * z.v[1].abs(), 0.35 * z.v[2])

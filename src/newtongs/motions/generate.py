@@ -69,7 +69,7 @@ def generate(
     """Draw ``n`` sequences of one motion family.
 
     Args:
-        name: one of :func:`newtongs.motions.names`.
+        name: one of :func:`newtongs.motions.names`, yours included.
         n: how many sequences; a smaller draw is a prefix of a larger one.
         seed: the same seed gives the same sequences on every device.
         ood: sample from the velocity-range shift (1.6 times the velocity limits).
@@ -115,23 +115,38 @@ def generate_blocks(
         raise InputError(f"dt must be a positive number of seconds, got {dt}")
     device = checked_device(device)
     ranges = ranges or (VELOCITY_SHIFT if ood else IN_DISTRIBUTION)
-    uniforms = torch.cat([_uniforms(n, seed, stream, chosen.index) for n, seed in blocks])
+    uniforms = torch.cat([_uniforms(n, seed, stream, chosen.entropy) for n, seed in blocks])
     z = draw(uniforms.to(device), ranges, chosen.height)
     t = torch.arange(frames, dtype=torch.float32, device=device) * dt
-    path = chosen.generate(z, t)
+    path = _checked(name, chosen.generate(z, t), (3, len(uniforms), frames))
     return Sequences(name, _assemble(z, t, path), path.events)
 
 
-def _uniforms(n: int, seed: int, stream: int, index: int) -> Tensor:
+def _uniforms(n: int, seed: int, stream: int, entropy: int) -> Tensor:
     """Numbers in [0, 1) for ``n`` objects, object by object, from a CPU generator.
 
     So a seed means the same data on every device, and a smaller draw is a prefix of a larger one.
     """
     if min(seed, stream) < 0:
         raise InputError(f"seed must not be negative, got {min(seed, stream)}")
-    mixed = np.random.SeedSequence((seed, stream, index)).generate_state(1, np.uint64)[0]
+    mixed = np.random.SeedSequence((seed, stream, entropy)).generate_state(1, np.uint64)[0]
     generator = torch.Generator().manual_seed(int(mixed))
     return torch.rand(n, NUMBERS_PER_OBJECT, generator=generator)
+
+
+def _checked(name: str, path: Path, shape: tuple[int, int, int]) -> Path:
+    """The path, or one line on what does not broadcast to ``(3, N, T)``."""
+    if not isinstance(path, Path):
+        raise InputError(f"motion {name!r} must return a Path, got {type(path).__name__}")
+    fitting = {(3, n, frames) for n in (1, shape[1]) for frames in (1, shape[2])}
+    for field in ("p", "v", "w", "s"):
+        x = getattr(path, field)
+        if x is not None and tuple(x.shape) not in fitting:
+            raise InputError(
+                f"motion {name!r}: {field} has the shape {tuple(x.shape)}, expected {shape} "
+                "(components, objects, frames)"
+            )
+    return path
 
 
 def _assemble(z: Draw, t: Tensor, path: Path) -> StateTensor:

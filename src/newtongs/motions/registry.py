@@ -1,5 +1,6 @@
-"""The 32 families by name, in the paper's order."""
+"""Motion families by name: the 32 of the benchmark in the paper's order, and whoever joins them."""
 
+import hashlib
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
@@ -11,36 +12,84 @@ from .sampling import Draw
 
 Generator = Callable[[Draw, Tensor], Path]
 
+# The benchmark's families. Data sets, tables and figures are made of these, whatever else there is.
+STATE32: tuple[str, ...] = (
+    "3d_uniform_motion", "3d_acceleration_gravity", "free_fall", "projectile_motion",
+    "airplane_flight", "helical_flight", "circular_orbital_motion", "3d_rotation", "size_changing",
+    "pendulum_damped_oscillation", "slope_sliding", "rolling_with_friction", "bouncing_on_plane",
+    "object_wall_collision", "nonlinear_force_field", "non_rigid_deformation",
+    "hybrid_collision_impulse", "figure_eight_flight", "spiral_orbit_decay", "damped_bouncing",
+    "rolling_then_collision", "sliding_then_stop", "throw_and_land", "vertical_launch",
+    "wind_drag_projectile", "spring_oscillation", "stop_and_go_motion", "two_stage_motion",
+    "banked_airplane_turn", "orbit_with_precession", "tumbling_fall", "scale_pulse",
+)  # fmt: skip
+
 
 @dataclass(frozen=True)
 class Family:
-    """One motion family of State-32."""
+    """One motion family."""
 
     name: str
-    index: int  # position in the paper's list, 0 to 31
     category: str
     height: float | None  # class height of an airborne family, None on the floor
     generate: Generator
 
     @property
+    def index(self) -> int | None:
+        """Position in the paper's list, 0 to 31; None outside State-32."""
+        return STATE32.index(self.name) if self.name in STATE32 else None
+
+    @property
+    def entropy(self) -> int:
+        """What the family adds to a seed: its index, outside State-32 a digest of its name.
+
+        So its draws depend on nothing else that is registered.
+        """
+        if self.index is not None:
+            return self.index
+        return int.from_bytes(hashlib.sha256(self.name.encode()).digest()[:8], "little")
+
+    @property
     def summary(self) -> str:
         """First line of the generator's docstring."""
-        return (self.generate.__doc__ or "").strip().splitlines()[0]
+        return (self.generate.__doc__ or "").strip().partition("\n")[0]
 
 
 _FAMILIES: dict[str, Family] = {}
 
 
 def family(
-    index: int, name: str, category: str, height: float | None = None
+    name: str, category: str = "other", height: float | None = None
 ) -> Callable[[Generator], Generator]:
-    """Register the decorated function as the family ``name``."""
+    """Register the decorated function as the family ``name``.
+
+    It takes the initial values of N objects and the times ``(T,)``, and returns their
+    :class:`Path`. A family outside :data:`STATE32` can be generated like the others; it takes no
+    part in the benchmark.
+
+    Args:
+        name: a name that no family has.
+        category: what kind of motion it is.
+        height: at about which height the objects start; None for on the floor.
+    """
 
     def register(generate: Generator) -> Generator:
-        _FAMILIES[name] = Family(name, index, category, height, generate)
+        if name in _FAMILIES:
+            raise InputError(
+                f"there is a motion {name!r} already; choose another name, "
+                "or take your own back with newtongs.motions.unregister"
+            )
+        _FAMILIES[name] = Family(name, category, height, generate)
         return generate
 
     return register
+
+
+def unregister(name: str) -> None:
+    """Take back a family of one's own; those of State-32 stay."""
+    if name in STATE32:
+        raise InputError(f"motion {name!r} belongs to State-32 and stays registered")
+    del _FAMILIES[get(name).name]
 
 
 def get(name: str) -> Family:
@@ -51,17 +100,10 @@ def get(name: str) -> Family:
 
 
 def families() -> Iterator[Family]:
-    """All families in the paper's order."""
-    return iter(sorted(_FAMILIES.values(), key=lambda f: f.index))
+    """All families: State-32's in the paper's order, then others in the order they came."""
+    return (_FAMILIES[name] for name in names())
 
 
 def names() -> tuple[str, ...]:
-    """All family names in the paper's order."""
-    return tuple(f.name for f in families())
-
-
-def select(wanted: tuple[str, ...] | None) -> list[Family]:
-    """The families named, all of them for None."""
-    if wanted is not None and not wanted:
-        raise InputError("no motion named; give at least one, or leave the option out for all 32")
-    return list(families()) if wanted is None else [get(name) for name in wanted]
+    """All family names, in the order of :func:`families`."""
+    return (*STATE32, *(name for name in _FAMILIES if name not in STATE32))
