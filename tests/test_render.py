@@ -13,7 +13,7 @@ import torch
 
 from newtongs import rotations
 from newtongs.errors import InputError
-from newtongs.render import Picture, footprint, render, render_frames, scenes
+from newtongs.render import Rendering, footprint, render, render_frames, scenes
 from newtongs.render.light import render_light
 from newtongs.render.prepare import prepare
 from newtongs.render.reference import draw, draw_with_margin, spherical_harmonics
@@ -402,8 +402,8 @@ def test_auto_fits_the_device(monkeypatch):
     cpu, cuda = torch.device("cpu"), torch.device("cuda")
     for installed, expected in (({"gsplat", "numba"}, "gsplat"), ({"numba"}, "ewa"), ((), "light")):
         monkeypatch.setattr(scenes, "find_spec", lambda name, here=installed: name in here or None)
-        assert scenes.choose("auto", cuda) == expected
-        assert scenes.choose("auto", cpu) == ("ewa" if "numba" in installed else "light")
+        assert scenes.backend_for("auto", cuda) == expected
+        assert scenes.backend_for("auto", cpu) == ("ewa" if "numba" in installed else "light")
 
 
 @pytest.mark.skipif(
@@ -415,7 +415,7 @@ def test_gsplat_is_ewa(kind):
     scene = SCENES[kind]()
     here = render(scene, CAMERA, backend="ewa", background=SKY)
     there = render(scene.to("cuda"), CAMERA, background=SKY)
-    assert isinstance(there, Picture)
+    assert isinstance(there, Rendering)
     assert there.color.is_cuda
     assert psnr(here.color, there.color.cpu()) > 45
     assert psnr(here.alpha, there.alpha.cpu()) > 45

@@ -9,7 +9,7 @@ import pytest
 import torch
 
 from newtongs.errors import InputError
-from newtongs.render import Picture, contact_sheet, write_png, write_video
+from newtongs.render import Rendering, contact_sheet, write_png, write_video
 from newtongs.render.video import to_bytes
 
 imageio = pytest.importorskip("imageio.v3")
@@ -39,7 +39,7 @@ def test_every_kind_of_frame_is_the_same_picture(tmp_path):
         x.astype(np.float64),
         tensor,
         to_bytes(x),
-        Picture(tensor, tensor[..., 0], tensor[..., 0]),
+        Rendering(tensor, tensor[..., 0], tensor[..., 0]),
     )
     for frame in frames:
         write_png(tmp_path / "a.png", frame)

@@ -4,8 +4,8 @@
 on CUDA; ``reference`` is the slow specification of the last two.
 """
 
-from .picture import Picture
+from .rendering import Rendering
 from .scenes import render, render_frames
 from .video import contact_sheet, write_png, write_video
 
-__all__ = ["Picture", "contact_sheet", "render", "render_frames", "write_png", "write_video"]
+__all__ = ["Rendering", "contact_sheet", "render", "render_frames", "write_png", "write_video"]

@@ -16,8 +16,8 @@ from torch import Tensor
 
 from ..errors import InputError
 from ..scene import Camera
-from .picture import Picture
 from .prepare import Splat
+from .rendering import Rendering
 
 try:
     from . import ewa_project, ewa_tiles
@@ -32,13 +32,13 @@ Result = TypeVar("Result")
 
 
 @torch.no_grad()
-def draw(splat: Splat) -> Picture:
+def draw(splat: Splat) -> Rendering:
     """The picture, on the device of the means."""
     return draw_counting(splat)[0]
 
 
 @torch.no_grad()
-def draw_counting(splat: Splat) -> tuple[Picture, int, int]:
+def draw_counting(splat: Splat) -> tuple[Rendering, int, int]:
     """The picture and its work: pairs of a tile and a Gaussian in it, pixels blended in all."""
     splats, view, background = _splats(splat), _view(splat.camera), _array(splat.background)
     n, out = len(splats.means), np.empty((view.height, view.width, 5), np.float32)
@@ -63,7 +63,7 @@ def draw_counting(splat: Splat) -> tuple[Picture, int, int]:
             range(strips),
         )
     pixels = torch.from_numpy(out).to(splat.means.device)
-    picture = Picture(pixels[..., :3], pixels[..., 3], pixels[..., 4])
+    picture = Rendering(pixels[..., :3], pixels[..., 3], pixels[..., 4])
     return picture, sum(pairs for pairs, _ in work), sum(blended for _, blended in work)
 
 

@@ -84,16 +84,16 @@ def by_depth(records: Array, seen: Any) -> Array:
 def _radix_pass(keys: Any, order: Indices, shift: Any) -> Any:
     """Stable counting sort by eleven bits."""
     mask = np.uint32(2047)
-    widestt = np.zeros(2049, np.int64)
+    start = np.zeros(2049, np.int64)
     for i in range(len(keys)):
-        widestt[((keys[i] >> shift) & mask) + 1] += 1
+        start[((keys[i] >> shift) & mask) + 1] += 1
     for b in range(2048):
-        widestt[b + 1] += widestt[b]
+        start[b + 1] += start[b]
     new_keys, new_order = np.empty_like(keys), np.empty_like(order)
     for i in range(len(keys)):
         b = (keys[i] >> shift) & mask
-        new_keys[widestt[b]], new_order[widestt[b]] = keys[i], order[i]
-        widestt[b] += 1
+        new_keys[start[b]], new_order[start[b]] = keys[i], order[i]
+        start[b] += 1
     return new_keys, new_order
 
 
@@ -107,11 +107,11 @@ def _tiles(low: float, high: float, count: int) -> tuple[int, int]:
 
 @compiled()
 def bin_strips(records: Array, strips: int) -> tuple[Any, Indices]:
-    """Gaussians that touch each strip of tiles: where its list widestts, and the lists, near first.
+    """Gaussians that touch each strip of tiles: where its list starts, and the lists, near first.
 
     The first pass counts, the second fills.
     """
-    widestt = np.zeros(strips + 1, np.int64)
+    start = np.zeros(strips + 1, np.int64)
     filled = np.empty(0, np.int32)
     for fill in (False, True):
         for i in range(len(records)):
@@ -120,16 +120,16 @@ def bin_strips(records: Array, strips: int) -> tuple[Any, Indices]:
             first, last = _tiles(y - reach, y + reach, strips)
             for s in range(first, last):
                 if fill:
-                    filled[widestt[s]] = i
-                widestt[s + (not fill)] += 1
+                    filled[start[s]] = i
+                start[s + (not fill)] += 1
         if not fill:
             for s in range(strips):
-                widestt[s + 1] += widestt[s]
-            filled = np.empty(widestt[strips], np.int32)
-    for s in range(strips, 0, -1):  # filling moved every widestt to the next one's place
-        widestt[s] = widestt[s - 1]
-    widestt[0] = 0
-    return widestt, filled
+                start[s + 1] += start[s]
+            filled = np.empty(start[strips], np.int32)
+    for s in range(strips, 0, -1):  # filling moved every start to the next one's place
+        start[s] = start[s - 1]
+    start[0] = 0
+    return start, filled
 
 
 @compiled("contract")
@@ -159,20 +159,20 @@ def _tile_span(r: Array, y0: int, tiles: int) -> tuple[int, int]:
 def bin_tiles(records: Array, members: Indices, y0: int, tiles: int) -> tuple[Any, Indices]:
     """The same for the tiles of one strip, whose Gaussians are ``members``."""
     spans = np.empty((len(members), 2), np.int32)
-    widestt = np.zeros(tiles + 1, np.int64)
+    start = np.zeros(tiles + 1, np.int64)
     for j in range(len(members)):
         first, last = _tile_span(records[members[j]], y0, tiles)
         spans[j, 0], spans[j, 1] = first, last
         for t in range(first, last):
-            widestt[t + 1] += 1
+            start[t + 1] += 1
     for t in range(tiles):
-        widestt[t + 1] += widestt[t]
-    filled, place = np.empty(widestt[tiles], np.int32), widestt.copy()
+        start[t + 1] += start[t]
+    filled, place = np.empty(start[tiles], np.int32), start.copy()
     for j in range(len(members)):
         for t in range(spans[j, 0], spans[j, 1]):
             filled[place[t]] = members[j]
             place[t] += 1
-    return widestt, filled
+    return start, filled
 
 
 # --- blend ----------------------------------------------------------------------------------------
@@ -242,9 +242,7 @@ def _opaque(tile: Array) -> bool:
     """Whether nothing behind can be seen any more."""
     for block in range(WIDE * HIGH):
         at = np.uint64(block) * PLANES * BLOCK
-        for k in range(
-            BLOCK
-        ):  # leaves at the first open pixel; a maximum would compile for minutes
+        for k in range(BLOCK):  # stops at an open pixel; a maximum would compile for minutes
             if tile[at + k] > ZERO:
                 return False
     return True

@@ -10,8 +10,8 @@ import torch
 from ..errors import InputError
 from ..scene.transform import unpack_symmetric
 from .footprint import EPS2D, NEAR
-from .picture import Picture
 from .prepare import Splat
+from .rendering import Rendering
 
 try:
     from gsplat import rasterization
@@ -22,7 +22,7 @@ except ImportError as error:
 
 
 @torch.no_grad()
-def draw(splat: Splat) -> Picture:
+def draw(splat: Splat) -> Rendering:
     """The picture. One camera, hence the leading ones in what gsplat takes and gives."""
     if splat.means.device.type != "cuda":
         raise InputError(
@@ -48,4 +48,4 @@ def draw(splat: Splat) -> Picture:
         render_mode="RGB+ED",
         covars=None if splat.covariances is None else unpack_symmetric(splat.covariances.to(like)),
     )
-    return Picture(color=pixels[0, ..., :3], depth=pixels[0, ..., 3], alpha=alpha[0, ..., 0])
+    return Rendering(color=pixels[0, ..., :3], depth=pixels[0, ..., 3], alpha=alpha[0, ..., 0])

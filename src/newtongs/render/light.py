@@ -27,8 +27,8 @@ from ..scene import Camera
 from ..scene.gaussians import SH_C0
 from ..state import as_tensor
 from ..types import Vec3
-from .picture import Picture
 from .prepare import Splat
+from .rendering import Rendering
 
 SIGMA = 1.6  # pixels
 WEIGHT_MIN = 1e-4
@@ -36,7 +36,7 @@ BYTES_AT_A_TIME = 2**21  # of one chunk: more does not fit the cache and takes t
 FAINT_AT_A_TIME = 2**14  # Gaussians
 
 
-def draw(splat: Splat) -> Picture:
+def draw(splat: Splat) -> Rendering:
     """One frame and one camera; covariances and view-dependent colour play no part."""
     rgb = (0.5 + SH_C0 * splat.sh[:, 0]).clamp_min(0) if splat.colors is None else splat.colors
     color, depth, alpha = render_light(
@@ -46,7 +46,7 @@ def draw(splat: Splat) -> Picture:
         [splat.camera],
         background=splat.background,
     )
-    return Picture(color[0, 0], depth[0, 0], alpha[0, 0])
+    return Rendering(color[0, 0], depth[0, 0], alpha[0, 0])
 
 
 @torch.no_grad()

@@ -12,19 +12,19 @@ from torch import Tensor
 from .. import rotations
 from ..scene.transform import unpack_symmetric
 from .footprint import ALPHA_CAP, ALPHA_MIN, EPS2D, NEAR, T_MIN, VIEW_MARGIN
-from .picture import Picture
 from .prepare import Splat
+from .rendering import Rendering
 
 PIXELS_AT_A_TIME = 2**22  # times Gaussians
 
 
-def draw(splat: Splat) -> Picture:
+def draw(splat: Splat) -> Rendering:
     """The picture, in float64."""
     return draw_with_margin(splat)[0]
 
 
 @torch.no_grad()
-def draw_with_margin(splat: Splat) -> tuple[Picture, Tensor]:
+def draw_with_margin(splat: Splat) -> tuple[Rendering, Tensor]:
     """The picture, and how far each pixel ``(H, W)`` is from deciding otherwise.
 
     A contribution just below 1/255 is dropped and one just above is kept, and the last Gaussian of
@@ -47,7 +47,7 @@ def draw_with_margin(splat: Splat) -> tuple[Picture, Tensor]:
     size = (camera.height, camera.width)
     out, T, margin = (torch.cat(x).unflatten(0, size) for x in zip(*parts, strict=True))
     alpha = 1 - T
-    picture = Picture(
+    picture = Rendering(
         color=out[..., :3] + T.unsqueeze(-1) * splat.background.double(),
         depth=torch.where(alpha > 0, out[..., 3] / alpha.clamp_min(1e-300), 0.0),
         alpha=alpha,

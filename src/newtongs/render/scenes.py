@@ -12,8 +12,8 @@ from torch import Tensor
 from ..errors import InputError, unknown_name
 from ..scene import Camera, GaussianScene
 from ..scene.frames import AnimatedScene
-from .picture import Picture
 from .prepare import prepare
+from .rendering import Rendering
 
 MODULES = {"gsplat": "gsplat_backend", "ewa": "ewa", "light": "light"}
 BACKENDS = ("auto", *MODULES)
@@ -30,7 +30,7 @@ def render(
     covariances: Tensor | None = None,
     sh: Tensor | None = None,
     colors: Tensor | None = None,
-) -> Picture:
+) -> Rendering:
     """Draw a scene.
 
     Args:
@@ -45,7 +45,7 @@ def render(
         colors: RGB ``(N, 3)``, the same from all sides, in place of spherical harmonics.
     """
     splat = prepare(scene, camera, background, means, covariances, sh, colors)
-    draw: Callable[..., Picture] = _module(choose(backend, splat.means.device)).draw
+    draw: Callable[..., Rendering] = _module(backend_for(backend, splat.means.device)).draw
     return draw(splat)
 
 
@@ -58,7 +58,7 @@ def render_frames(
     backend: str = "auto",
     background: Sequence[float] | Tensor = WHITE,
     progress: Callable[[int], None] | None = None,
-) -> Iterator[Picture]:
+) -> Iterator[Rendering]:
     """Draw frame after frame, each when it is asked for, so that a film needs no memory.
 
     Args:
@@ -72,7 +72,7 @@ def render_frames(
         background: RGB where nothing is.
         progress: called with the number of frames done, after each.
     """
-    choose(backend, torch.device("cpu"))  # a wrong name is told now, not at the first frame
+    backend_for(backend, torch.device("cpu"))  # a wrong name is told now, not at the first frame
     still = isinstance(scenes, GaussianScene)
     moving = {"means": means, "covariances": covariances}
     given = {name: x for name, x in moving.items() if x is not None}
@@ -119,7 +119,7 @@ def _drawn(
     frames: Iterable[tuple[tuple[GaussianScene, dict[str, Any]], Camera]],
     options: dict[str, Any],
     progress: Callable[[int], None] | None,
-) -> Iterator[Picture]:
+) -> Iterator[Rendering]:
     """A function of its own, so that the checks above do not wait for the first frame."""
     for done, ((scene, given), camera) in enumerate(frames, start=1):
         yield render(scene, camera, **(given | options))
@@ -127,7 +127,7 @@ def _drawn(
             progress(done)
 
 
-def choose(backend: str, device: torch.device) -> str:
+def backend_for(backend: str, device: torch.device) -> str:
     """The renderer that ``auto`` stands for on a device; any other name is checked and returned."""
     if backend not in BACKENDS:
         raise unknown_name("renderer", str(backend), BACKENDS)

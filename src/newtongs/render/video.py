@@ -1,6 +1,6 @@
 """Pictures to files: png with nothing but the standard library, mp4 and gif with an extra.
 
-A frame is a :class:`Picture`, or colours ``(H, W, 3)`` as floats in [0, 1] or bytes.
+A frame is a :class:`Rendering`, or colours ``(H, W, 3)`` as floats in [0, 1] or bytes.
 """
 
 import math
@@ -21,9 +21,9 @@ from torch import Tensor
 
 from ..errors import InputError
 from ..files import write_atomically
-from .picture import Picture
+from .rendering import Rendering
 
-Frame: TypeAlias = Picture | Tensor | npt.NDArray[Any]
+Frame: TypeAlias = Rendering | Tensor | npt.NDArray[Any]
 Bytes: TypeAlias = npt.NDArray[np.uint8]  # (H, W, 3)
 
 FPS = 24.0
@@ -34,10 +34,10 @@ GAP = 4  # pixels between the frames of a contact sheet
 
 def to_bytes(frame: Frame) -> Bytes:
     """Colours as bytes ``(H, W, 3)``; floats are clamped to [0, 1], whole numbers to [0, 255]."""
-    x = frame.color if isinstance(frame, Picture) else frame
+    x = frame.color if isinstance(frame, Rendering) else frame
     array = x.detach().cpu().numpy() if isinstance(x, Tensor) else np.asarray(x)
     if array.ndim != 3 or array.shape[-1] != 3 or 0 in array.shape:
-        raise InputError(f"a frame is a Picture or has shape (H, W, 3), got {array.shape}")
+        raise InputError(f"a frame is a Rendering or has shape (H, W, 3), got {array.shape}")
     if np.issubdtype(array.dtype, np.integer):
         return np.clip(array, 0, 255).astype(np.uint8, copy=False)
     return np.rint(255 * np.clip(np.nan_to_num(array), 0, 1)).astype(np.uint8)

@@ -158,14 +158,6 @@ def _refined(profile: Array, steps: int = 40) -> tuple[Array, Array]:
     return fine[keep, 0], fine[keep, 1]
 
 
-def arc_profile(
-    radius: float, *, low: float = -90, high: float = 90, at: float = 0.0
-) -> list[tuple[float, float]]:
-    """A circle's profile between two latitudes in degrees, its centre at height ``at``."""
-    angles = np.radians(np.linspace(low, high, 25))
-    return [(radius * math.cos(a), at + radius * math.sin(a)) for a in angles]
-
-
 def cylinder(radius: float, low: float, high: float, *, top: float | None = None) -> Surface:
     """A closed cylinder about y, or a cone towards the radius ``top``."""
     end = radius if top is None else top

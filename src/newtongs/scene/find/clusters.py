@@ -19,7 +19,7 @@ from ...threads import one_thread
 from ...types import Vec3
 from ..gaussians import BACKGROUND, GaussianScene
 from .floor import Floor, plane_axes
-from .samples import OPAQUE, middle_and_reach
+from .samples import SOLID, middle_and_reach
 from .voxels import FLAT, Voxels
 
 PROBES, NEIGHBOURS = 40, 8  # Gaussians at which the spacing is measured, and what counts as near
@@ -77,7 +77,7 @@ def cluster(
         raise InputError(f"voxel: expected a length above zero, got {voxel}")
     there, scene = scene.device, scene.to("cpu")
     h = floor.heights(scene.means)
-    solid = (scene.opacities >= OPAQUE) & torch.isfinite(h)
+    solid = (scene.opacities >= SOLID) & torch.isfinite(h)
     body = solid & (h > floor.thickness)
     if not body.any():
         return []
@@ -103,7 +103,7 @@ def label(scene: GaussianScene, clusters: Sequence[Cluster]) -> GaussianScene:
 def without_floaters(scene: GaussianScene, *, voxel: float | None = None) -> Tensor:
     """Mask ``(N,)`` of a capture of one object without the specks that float around it."""
     there, scene = scene.device, scene.to("cpu")
-    solid = (scene.opacities >= OPAQUE) & torch.isfinite(scene.means).all(-1)
+    solid = (scene.opacities >= SOLID) & torch.isfinite(scene.means).all(-1)
     if not solid.any():
         return torch.ones_like(solid).to(there)
     around = _Surroundings(*middle_and_reach(scene.means[solid], scene.opacities[solid]), torch.inf)
@@ -160,7 +160,7 @@ def _labels(
     renamed = torch.where(kept, kept.cumsum(0) - 1, -1)
     labels = torch.full((len(scene),), -1, device=scene.device)
     labels[body] = renamed[of_point]
-    faint = scene.opacities < OPAQUE
+    faint = scene.opacities < SOLID
     labels[faint] = voxels.nearest(scene.means[faint], renamed[of_voxel])
     return labels
 

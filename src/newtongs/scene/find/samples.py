@@ -10,7 +10,7 @@ from ...rotations import to_matrix
 from ...types import Vec3
 from ..gaussians import GaussianScene
 
-OPAQUE = 0.3  # opacity from which a Gaussian counts as part of a surface
+SOLID = 0.3  # opacity from which a Gaussian counts as part of a surface
 LARGE = 0.2  # of the scene's reach: Gaussians count as no wider than this
 AREA_POWER = 0.75
 FARTHEST = 1e12  # reach of a scene; squares of it must fit into float32
@@ -43,7 +43,7 @@ def sample(scene: GaussianScene, random: torch.Generator) -> Sample:
     """At most ``SAMPLE`` opaque Gaussians."""
     opacity = scene.logits.detach().cpu().sigmoid()
     usable = torch.isfinite(scene.means.detach().cpu()).all(-1) & (opacity > 0)
-    rows = (usable & (opacity >= OPAQUE)).nonzero().squeeze(-1)
+    rows = (usable & (opacity >= SOLID)).nonzero().squeeze(-1)
     if len(rows) < 10:  # a scene of haze: take what there is
         rows = usable.nonzero().squeeze(-1)
     if not len(rows):

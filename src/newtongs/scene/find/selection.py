@@ -15,7 +15,7 @@ from ..gaussians import BACKGROUND, GaussianScene
 from .clusters import cluster, without_floaters
 from .floor import Floor
 from .grouping import group_by_masks, select_box, select_circle, select_sphere
-from .samples import OPAQUE, quantile
+from .samples import SOLID, quantile
 
 EXAMPLES = {
     "auto": "auto",
@@ -175,7 +175,7 @@ def _nearest_depths(
     """
     pixels, z = camera.project(scene.means)
     away = torch.linalg.vector_norm(pixels - pixels.new_tensor(center), dim=-1)
-    seen = (away <= radius) & (z > 0) & (scene.opacities >= OPAQUE)
+    seen = (away <= radius) & (z > 0) & (scene.opacities >= SOLID)
     depths = z[seen & (floor.heights(scene.means) > floor.thickness)].sort().values
     if not len(depths):
         return 0.0, math.inf  # select_circle says how near it was

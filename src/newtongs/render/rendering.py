@@ -6,7 +6,7 @@ from torch import Tensor
 
 
 @dataclass(frozen=True, eq=False)
-class Picture:
+class Rendering:
     """One view of a scene, float32; row 0 is the top."""
 
     color: Tensor
