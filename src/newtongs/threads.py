@@ -1,9 +1,15 @@
 """How many threads torch may use, for a while."""
 
+import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 
 import torch
+
+_lock = threading.Lock()
+_inside = 0  # Python threads that hold torch to one thread
+_outside = 1  # torch's threads when the first of them came
+_here = threading.local()
 
 
 @contextmanager
@@ -11,11 +17,39 @@ def one_thread() -> Iterator[None]:
     """Let torch compute on one thread.
 
     For many short operations: beside another busy process two threads wait for each other at every
-    one of them and take several times as long.
+    one of them and take several times as long. Any number of Python threads may do so at once.
     """
-    before = torch.get_num_threads()
-    torch.set_num_threads(1)
+    if getattr(_here, "inside", False):
+        yield
+        return
+    before = _enter()
+    _here.inside = True
     try:
         yield
     finally:
+        _here.inside = False
+        _leave(before)
+
+
+def _enter() -> int:
+    """Set one thread; returns how many are to be set afterwards.
+
+    The number belongs to the calling Python thread, and one that is new to torch starts with the
+    number that was set last, by whomever. So one thread, found while others are inside, may be
+    theirs and must not outlast them.
+    """
+    global _inside, _outside
+    with _lock:
+        mine = torch.get_num_threads()
+        if not _inside:
+            _outside = mine
+        _inside += 1
+        torch.set_num_threads(1)
+        return mine if mine > 1 else _outside
+
+
+def _leave(before: int) -> None:
+    global _inside
+    with _lock:
+        _inside -= 1
         torch.set_num_threads(before)
