@@ -10,7 +10,7 @@ from ..datasets import gaussian32, same32, state32
 from ..render.light import render_light
 from ..scene.io.formats import save
 from ..state import checked_device
-from ..templates import template
+from ..templates import named_scene
 from ..threads import one_thread
 from .apps import data
 from .console import check_target, progress_bar
@@ -128,7 +128,7 @@ class DataSame32:
 @data.command(name="scene")
 @dataclass(frozen=True)
 class DataScene:
-    """Write one of the ten scenes of Gaussian-32 as a splat file, its object marked.
+    """Write a scene made by code as a splat file, its objects marked.
 
     newtongs data scene sunny_park --out park.ply
     """
@@ -136,13 +136,15 @@ class DataScene:
     resumes: ClassVar[bool] = False
     name: Annotated[str, tyro.conf.Positional] = "sunny_park"
     """living_room_table, studio_tabletop, sunny_park, kitchen_counter, orbit_space, playroom_floor,
-    desk_blue_sphere, construction_floor, lab_table_cylinder or display_orange_pyramid."""
+    desk_blue_sphere, construction_floor, lab_table_cylinder or display_orange_pyramid, the ten of
+    Gaussian-32; or bowling, a ball and ten pins."""
     out: Path = Path("scene.ply")
     """File to write: .ply, .splat, .spz or .compressed.ply."""
 
     def run(self) -> None:
         """Write, and say what it is."""
         check_target(self.out)
-        scene = template(self.name).scene()
+        made = named_scene(self.name)
+        scene = made.scene()
         save(scene, self.out)
-        print(f"{self.out}: a {template(self.name).thing}, {len(scene):,} Gaussians")
+        print(f"{self.out}: a {made.thing}, {len(scene):,} Gaussians")

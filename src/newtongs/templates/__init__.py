@@ -7,18 +7,22 @@ to 0.5. A state ``Z`` places the point ``x`` of it at ``p + R(q) (s * x)``: ``p`
 the object's box, ``s_y`` its height, and an object whose ``p_y = 0.5 s_y`` stands on the floor.
 Across, each object has its own proportions: the cube is as wide as ``s``, the car longer, the
 bottle slimmer. The background is in world coordinates, with the floor at y = 0.
+
+:data:`SCENES` has the templates and further scenes, which are no part of Gaussian-32.
 """
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
+from typing import Protocol
 
 import torch
 
 from ..errors import InputError, unknown_name
 from ..scene.gaussians import GaussianScene, join
 from . import indoors, outdoors
+from .bowling import Bowling
 from .objects import OBJECT_GAUSSIANS, OBJECTS
 from .scenery import BACKGROUND_GAUSSIANS
 from .surfaces import Color
@@ -26,8 +30,11 @@ from .surfaces import Color
 __all__ = [
     "BACKGROUND_GAUSSIANS",
     "OBJECT_GAUSSIANS",
+    "SCENES",
     "TEMPLATES",
+    "NamedScene",
     "Template",
+    "named_scene",
     "names",
     "select",
     "template",
@@ -114,6 +121,33 @@ TEMPLATES = {
                  "simple display surface", (0.40, 0.39, 0.44), 0.15),
     )
 }  # fmt: skip
+
+
+class NamedScene(Protocol):
+    """A scene that can be asked for by name. Its floor is y = 0 and its objects are marked."""
+
+    @property
+    def thing(self) -> str:
+        """What can move, in words."""
+
+    @property
+    def color(self) -> Color:
+        """What a renderer shows where no Gaussian is."""
+
+    def scene(self) -> GaussianScene:
+        """All its Gaussians."""
+
+
+SCENES: Mapping[str, NamedScene] = {**TEMPLATES, "bowling": Bowling()}
+
+
+def named_scene(name: str) -> NamedScene:
+    """The scene called ``name``; for a template, the object's name does as well."""
+    by_object = {t.object_name: t for t in TEMPLATES.values()}
+    found = SCENES.get(name) or by_object.get(name)
+    if found is None:
+        raise unknown_name("scene", name, [*SCENES, *by_object])
+    return found
 
 
 def names() -> tuple[str, ...]:
