@@ -6,6 +6,7 @@ format                        read  write  remarks
 ``.ply`` (INRIA, LGM, 2DGS)   yes   yes    exact: what was written reads back bit for bit
 ``.compressed.ply``           yes   yes    PlayCanvas, SuperSplat; needs ``newtongs[formats]``
 ``.spz``                      yes   yes    Niantic; needs ``newtongs[formats]``
+``.sog``, SOG folder          yes          PlayCanvas, SuperSplat; needs ``newtongs[formats]``
 ``.splat``                    yes   yes    32 bytes a Gaussian, colour without direction
 ``.pt .npy .safetensors``     yes          LGM tensors ``(..., N, 14)``
 ============================  ====  =====  ========================================================
@@ -22,14 +23,14 @@ import torch
 from ...errors import InputError
 from ...files import existing_file, write_atomically
 from ..gaussians import SCALE_FLOOR, GaussianScene, color_to_sh, opacity_to_logit
-from . import lgm, packed, splat_ply
+from . import lgm, packed, sog, splat_ply
 from .lgm import from_lgm, to_lgm
 from .ply import is_ply, read_header
 from .usable import usable
 
 __all__ = ["READABLE", "WRITABLE", "from_lgm", "load", "save", "to_lgm"]
 
-READABLE = (".ply", ".compressed.ply", ".spz", ".splat", ".pt", ".npy", ".safetensors")
+READABLE = (".ply", ".compressed.ply", ".spz", ".sog", ".splat", ".pt", ".npy", ".safetensors")
 WRITABLE = (".ply", ".compressed.ply", ".spz", ".splat")
 SPLAT_ROW = np.dtype(
     [("means", "<f4", 3), ("scales", "<f4", 3), ("rgba", "u1", 4), ("quats", "u1", 4)]
@@ -40,12 +41,12 @@ def load(path: Path | str, *, activated: bool | None = None, frame: int = 0) -> 
     """The Gaussians of a file, whose format is told by its content and its ending.
 
     Args:
-        path: one of the formats above.
+        path: one of the formats above; for a SOG folder the folder or its ``meta.json``.
         activated: whether a .ply holds opacities, scales and colours themselves, as LGM writes
             with ``compatible=False``; None recognises such a file by its ranges and warns.
         frame: which of the frames of an LGM tensor ``(1, T, N, 14)``.
     """
-    path = existing_file(path, "a file of Gaussians")
+    path = existing_file(sog.entry(path), "a file of Gaussians")
     kind = _kind(path)
     if kind == "ply":
         header = read_header(path)
@@ -54,6 +55,8 @@ def load(path: Path | str, *, activated: bool | None = None, frame: int = 0) -> 
         return splat_ply.read(path, header, activated=activated)
     if kind == "spz":
         return packed.read_spz(path)
+    if kind == "sog":
+        return sog.read(path)
     if kind == "splat":
         return _read_splat(path)
     return lgm.read(path, kind, frame=frame)
@@ -92,6 +95,8 @@ def _kind(path: Path) -> str:
         return "splat"
     if head[:2] == packed.GZIP or head[:4] == packed.NGSP:
         return "spz"
+    if sog.is_sog(path, head):
+        return "sog"
     if head[:6] == b"\x93NUMPY":
         return "npy"
     if ending in (".pt", ".pth") and head[:2] == b"PK":
