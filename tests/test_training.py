@@ -17,11 +17,12 @@ from newtongs import GaussianNND, NNDConfig, load_model, load_pretrained, motion
 from newtongs.dynamics.weights import load_tensors, remove_branches
 from newtongs.errors import InputError
 from newtongs.state import LAYOUT
-from newtongs.training import LossWeights, TrainConfig, objective, train
+from newtongs.training import LossWeights, TrainConfig, loop, objective, train
 from newtongs.training.checkpoint import identity
 from newtongs.training.config import laptop
 from newtongs.training.loop import permutation
 from newtongs.training.loss import term_names
+from newtongs.training.update import make_update
 
 SMALL = NNDConfig(hidden=16)
 
@@ -259,11 +260,46 @@ def test_other_data_are_refused(data, tmp_path):
         train(config(tmp_path, tmp_path / "run", epochs=1))
 
 
-def test_a_loss_that_is_no_number_stops_the_run(data, tmp_path):
-    with pytest.raises(InputError, match="are no numbers"):
-        train(config(data, tmp_path, epochs=40, lr=1e30))
-    weights = load_tensors(tmp_path / "last.safetensors")[0] if list(tmp_path.glob("last*")) else {}
-    assert all(torch.isfinite(x.float()).all() for x in weights.values())
+def test_steps_that_are_too_large_stop_the_run(data, tmp_path):
+    with pytest.raises(InputError, match=r"at epoch 1, update \d are no numbers"):
+        train(config(data, tmp_path, lr=1e30))
+    assert not list(tmp_path.glob("*.safetensors"))
+
+
+class Spoiled:
+    """An update that yields no number the sixth time, in the loss or in the gradient."""
+
+    def __init__(self, update, model, what):
+        self.update, self.model, self.what, self.calls = update, model, what, 0
+        self.predict = update.predict
+
+    def __call__(self, target, batch):
+        terms = self.update(target, batch)
+        self.calls += 1
+        if self.calls == 6 and self.what == "loss":
+            return {**terms, "total": math.nan}
+        if self.calls == 6:
+            next(self.model.parameters()).grad.fill_(math.inf)
+        return terms
+
+
+@pytest.mark.parametrize("what", ["loss", "gradient"])
+def test_a_run_stopped_by_what_is_no_number_keeps_the_epoch_before(data, tmp_path, what):
+    def spoiled(model, *given):
+        return Spoiled(make_update(model, *given), model, what)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(loop, "make_update", spoiled)
+        with pytest.raises(
+            InputError, match=r"at epoch 2, update 2 are no numbers; .*last\."
+        ):
+            train(config(data, tmp_path / "spoiled"))
+    tensors, info = load_tensors(tmp_path / "spoiled" / "last.safetensors")
+    assert (info["position"]["epoch"], info["position"]["update"]) == (2, 0)
+    assert all(torch.isfinite(x.float()).all() for x in tensors.values())
+    ends = [load_model(train(config(data, tmp_path / x))) for x in ("spoiled", "whole")]
+    for a, b in zip(*(model.parameters() for model in ends), strict=True):
+        assert torch.equal(a, b)
 
 
 @pytest.mark.parametrize(
