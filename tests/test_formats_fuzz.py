@@ -234,7 +234,8 @@ def test_damaged_files(tmp_path, kind):
 
 @pytest.mark.parametrize("ending", READABLE)
 def test_every_format_that_is_read_has_its_damaged_files(ending):
-    assert any(kind.endswith(ending) for kind in KINDS)
+    elsewhere = {".sog"}  # test_formats_sog.py: its damage goes into the planes as well
+    assert ending in elsewhere or any(kind.endswith(ending) for kind in KINDS)
 
 
 def test_warnings_of_damaged_files_are_one_line(tmp_path):

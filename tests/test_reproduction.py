@@ -17,6 +17,8 @@ from newtongs.evaluation.metrics import ROOTED, sequence_terms
 from newtongs.evaluation.tables import paper
 from newtongs.motions import registry
 
+pytestmark = pytest.mark.slow
+
 N, PAPER_N, Z = 1024, 4096, 4.5
 TIMES = torch.arange(64) / 24
 COLUMNS = {"traj": 4, "fde": 4, "vel": 4, "quat": 4, "scale": 4, "plane_violation": 6}

@@ -21,6 +21,8 @@ from newtongs.evaluation.metrics import ROOTED, sequence_terms
 from newtongs.evaluation.tables import paper
 from newtongs.training import LossWeights, objective
 
+pytestmark = pytest.mark.slow
+
 RESULTS = Path(__file__).parent.parent / "results"
 SEEDS = (7301, 7302, 7303)
 SPLITS = ("val_id", "val_ood")

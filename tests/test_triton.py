@@ -71,6 +71,7 @@ def run(passes, hidden, rows, frames=2):
     return int(hits), float(value), float(gradient)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("hidden", WIDTHS)
 def test_three_passes_agree_with_float64(hidden):
     """States to float32 rounding; weight gradients to the rounding of their half-precision factors.
