@@ -290,9 +290,7 @@ def test_a_run_stopped_by_what_is_no_number_keeps_the_epoch_before(data, tmp_pat
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(loop, "make_update", spoiled)
-        with pytest.raises(
-            InputError, match=r"at epoch 2, update 2 are no numbers; .*last\."
-        ):
+        with pytest.raises(InputError, match=r"at epoch 2, update 2 are no numbers; .*last\."):
             train(config(data, tmp_path / "spoiled"))
     tensors, info = load_tensors(tmp_path / "spoiled" / "last.safetensors")
     assert (info["position"]["epoch"], info["position"]["update"]) == (2, 0)
