@@ -42,8 +42,6 @@ class DataState32:
 
     def run(self) -> None:
         """Build, and say what was written."""
-        # One thread: operations take a millisecond or so, and beside another busy process two
-        # threads wait for each other at every one of them.
         with one_thread(), progress_bar() as advance:
             paths = state32.build(
                 self.out,

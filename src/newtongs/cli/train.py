@@ -27,8 +27,8 @@ class Train(TrainConfig):
 
     resumes: ClassVar[bool] = True
     preset: Literal["paper", "laptop"] = "paper"
-    """paper: 100 epochs of 16 updates at 1e-4. laptop: minutes on two CPU cores; make its data
-    with `newtongs data state32 --per-motion 128`."""
+    """paper: 100 epochs of 16 updates at 1e-4. laptop: a minute or so on two CPU cores; make its
+    data with `newtongs data state32 --per-motion 128`."""
 
     def run(self) -> None:
         """Train, and say where the weights are."""

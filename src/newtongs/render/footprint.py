@@ -7,8 +7,6 @@ code differs in one: it caps alpha at 0.99.
 EPS2D = 0.3  # square pixels added to the projected variances: a low-pass of about a pixel
 ALPHA_MIN = 1 / 255  # weaker contributions are dropped
 ALPHA_CAP = 0.999
-T_MIN = (
-    1e-4  # the Gaussian that would bring the transmittance to this or below ends its pixel, undrawn
-)
+T_MIN = 1e-4  # transmittance: the Gaussian that would leave no more ends its pixel, undrawn
 NEAR = 0.01  # least depth
 VIEW_MARGIN = 0.3  # of half the picture: how far outside the Jacobian follows a Gaussian

@@ -9,6 +9,7 @@ from ..scene.gaussians import GaussianScene
 from .surfaces import (
     Array,
     Color,
+    Discs,
     Surface,
     box,
     cylinder,
@@ -135,9 +136,9 @@ def _upright(surface: Surface, at: tuple[float, float, float]) -> Surface:
     if at[2] < 0:
         turn = np.array([[1.0, 0, 0], [0, 0, 1], [0, -1, 0]])
 
-    def sample(n: int):  # type: ignore[no-untyped-def]
+    def sample(n: int) -> Discs:
         d = surface.sample(n)
-        return type(d)(d.means @ turn.T + at, turn @ d.frames, d.sigmas)
+        return Discs(d.means @ turn.T + at, turn @ d.frames, d.sigmas)
 
     return Surface(surface.area, sample)
 

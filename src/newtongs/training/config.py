@@ -77,7 +77,7 @@ class TrainConfig:
             raise InputError(f"lr must be positive, got {self.lr}")
 
 
-# A run of minutes on two CPU cores: few small batches, so a higher learning rate.
+# A run of a minute or so on two CPU cores: few small batches, so a higher learning rate.
 LAPTOP = {"epochs": 6, "lr": 2e-3, "lr_min": 1e-4}
 
 
