@@ -1,9 +1,10 @@
 """Make Gaussian-splatting objects move.
 
 The pipeline: the Gaussians of an object in a **scene** are lifted to a 22-number **state**
-(:class:`State`), which a hybrid **dynamics** model (:class:`GaussianNND`) advances; its poses and
-scales move the Gaussians, which **render** draws and **export** writes. :func:`animate` is all of
-it in one call. Beside it stand the **motions** that give ground truth, the **datasets** made of
+(:class:`State`), which a hybrid **dynamics** model (:class:`GaussianNND`) advances, in a **world**
+(:class:`Simulation`) where objects meet each other and the scene; poses and scales move the
+Gaussians, which **render** draws and **exports** writes. :func:`animate` is all of it in one call.
+Beside it stand the **motions** that give ground truth, the **datasets** made of
 them, **training** and **evaluation**.
 
 >>> import newtongs, torch
@@ -29,20 +30,26 @@ if TYPE_CHECKING:
         scene,
         templates,
         training,
+        world,
     )
-    from .animator import Physics, Push, animate
+    from .animator import animate
     from .dynamics import GaussianNND, NNDConfig
     from .dynamics.weights import load_model, load_pretrained
     from .errors import InputError
+    from .exports import export
     from .scene import Camera, GaussianScene
+    from .scene.io.formats import load as load_scene
+    from .scene.io.formats import save as save_scene
+    from .stage import Physics, Push
     from .state import State, as_states, project
     from .state import make as make_state
+    from .world import Simulation
 
 __version__ = "0.1.0"
 
 _MODULES = (
     "datasets", "dynamics", "evaluation", "exports", "figures", "motions", "render", "rotations",
-    "scene", "templates", "training",
+    "scene", "templates", "training", "world",
 )  # fmt: skip
 _NAMES = {
     "Camera": ("scene", "Camera"),
@@ -50,15 +57,19 @@ _NAMES = {
     "GaussianScene": ("scene", "GaussianScene"),
     "InputError": ("errors", "InputError"),
     "NNDConfig": ("dynamics", "NNDConfig"),
-    "Physics": ("animator", "Physics"),
-    "Push": ("animator", "Push"),
+    "Physics": ("stage", "Physics"),
+    "Push": ("stage", "Push"),
+    "Simulation": ("world", "Simulation"),
     "State": ("state", "State"),
     "animate": ("animator", "animate"),
     "as_states": ("state", "as_states"),
+    "export": ("exports", "export"),
     "load_model": ("dynamics.weights", "load_model"),
     "load_pretrained": ("dynamics.weights", "load_pretrained"),
+    "load_scene": ("scene.io.formats", "load"),
     "make_state": ("state", "make"),
     "project": ("state", "project"),
+    "save_scene": ("scene.io.formats", "save"),
 }
 
 __all__ = [
@@ -69,24 +80,29 @@ __all__ = [
     "NNDConfig",
     "Physics",
     "Push",
+    "Simulation",
     "State",
     "animate",
     "as_states",
     "datasets",
     "dynamics",
     "evaluation",
+    "export",
     "exports",
     "figures",
     "load_model",
     "load_pretrained",
+    "load_scene",
     "make_state",
     "motions",
     "project",
     "render",
     "rotations",
+    "save_scene",
     "scene",
     "templates",
     "training",
+    "world",
 ]
 
 

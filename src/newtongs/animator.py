@@ -1,122 +1,47 @@
-"""The product in one screen: scene -> object -> Z_0 -> rollout -> an animation.
+"""The product in one screen: scene -> objects -> Z_0 -> simulation -> an animation."""
 
-Velocities are in the physics frame: x to the right and z towards the default camera, y up, the
-object about half a unit large, gravity 9.81 downwards.
-"""
-
-import math
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict, dataclass, field
+from collections.abc import Sequence
 from dataclasses import replace as changed
 from pathlib import Path
-from typing import Any, Literal
+from typing import Unpack
 
+import numpy as np
 import torch
+from torch import Tensor
 
-from . import __version__, rotations
-from .dynamics.backends import predict_bodies, predictor
-from .dynamics.body import Body
-from .dynamics.search import search
-from .dynamics.variants import choose, rigid_state
-from .errors import InputError, unknown_name
-from .scene.animation import Animation
+from . import __version__
+from .dynamics.search import Goal, search
+from .dynamics.surfaces import Box, Plane
+from .errors import InputError
+from .scene.animation import About, Animation
 from .scene.cameras import Camera
-from .scene.find.floor import Floor, find_floor
-from .scene.find.grouping import assign, remove
-from .scene.find.selection import select
 from .scene.gaussians import BACKGROUND, GaussianScene, join
-from .scene.io.formats import load
-from .scene.lifting import lift
-from .scene.placing import OPAQUE, SIGMAS, TAIL, extent, floor_disc, set_into
+from .scene.placing import extent, floor_disc, panel
 from .scene.world_frame import WorldFrame
-from .state import State, replace
-from .templates import TEMPLATES, template
+from .stage import (
+    STAGE_HEIGHT,
+    Ground,
+    Physics,
+    Push,
+    PushFields,
+    Stage,
+    Told,
+    about_objects,
+    make_bodies,
+    make_ground,
+    move_stage,
+    opened,
+    pick,
+    raise_for_motions,
+    settle,
+)
+from .state import State
 from .types import StateTensor, Times
+from .world.bodies import Body, lowest
+from .world.simulation import EngineName, Simulation
 
-Vector = tuple[float, float, float]
-
-SIZE = 0.27  # lifted scale in physics units: the middle of the range that the model was trained on
-TOSS: tuple[Vector, Vector] = ((1.0, 3.2, 0.0), (0.0, 0.5, -3.0))  # velocity, spin: off a floor
-DROP: tuple[Vector, Vector] = ((0.4, 0.0, 0.0), (0.3, 0.5, -1.5))  # of an object in the air
-SUNK = 0.25  # part of its height an object may reach below the floor found, which then gives way
-NEARLY_ALL = 0.9  # of a capture selected: what is left belongs to the object too
-AIR = 0.1  # part of its height that an object must be above the floor to be dropped, not tossed
-FASTEST = 1000.0  # velocity and spin; beyond, nothing is to be seen
-STAGE_HEIGHT = 0.9  # of an object set into one of our own scenes: theirs are that tall
 DISC = 3.0  # radius of the visible floor beyond the way, in heights of the object
-
-Searching = Callable[[str, int, int], None]
-
-
-@dataclass(frozen=True)
-class Push:
-    """What is done to one object."""
-
-    select: str = "auto"
-    """Which Gaussians: auto, all, cluster:ID, id:K, box:..., sphere:..., circle:..., masks:DIR."""
-    velocity: Vector | None = None
-    """Initial velocity, physics units a second. Default: a toss, or a drop from the air."""
-    spin: Vector | None = None
-    """Initial angular velocity in rad/s about the axes x, y (up) and z."""
-    mass: float = 1.0
-    """Damping of the flight is divided by it."""
-    restitution: float = 0.6
-    """Part of the vertical speed that a bounce keeps, 0 to 1."""
-    attenuation: float = 0.2
-    """Part of the speed along the floor that a bounce takes, 0 to 1."""
-
-    def __post_init__(self) -> None:
-        for name in ("velocity", "spin"):
-            value = getattr(self, name)
-            if value is None:
-                continue
-            numbers = tuple(float(x) for x in value)
-            if len(numbers) != 3:
-                raise InputError(f"{name}: expected three numbers x y z, got {len(numbers)}")
-            if not all(abs(x) <= FASTEST for x in numbers):
-                raise InputError(f"{name}: expected numbers up to {FASTEST:g}, got {numbers}")
-            object.__setattr__(self, name, numbers)
-        for name in ("restitution", "attenuation"):
-            if not 0 <= getattr(self, name) <= 1:
-                raise InputError(f"{name} lies between 0 and 1, got {getattr(self, name)}")
-        if not self.mass > 0:
-            raise InputError(f"mass must be positive, got {self.mass}")
-
-
-@dataclass(frozen=True)
-class Physics:
-    """How objects move."""
-
-    dynamics: Literal["learned", "structured", "analytic"] = "analytic"
-    """analytic: Newton's terms. learned: with the trained networks, which drift and bounce as
-    State-32's objects do on average. structured: trained scalars, networks zeroed."""
-    scale: Literal["rigid", "free"] = "rigid"
-    """rigid: sizes stay. free: the paper's, which pulls every size towards one."""
-    contact: Literal["shape", "proxy"] = "shape"
-    """shape: the lowest point touches the floor. proxy: the paper's radius |s_y|."""
-    seed: int = 7301
-    """Which of the trained models."""
-
-    def __post_init__(self) -> None:
-        for name, kinds in (("scale", ("rigid", "free")), ("contact", ("shape", "proxy"))):
-            if getattr(self, name) not in kinds:
-                raise unknown_name(name, getattr(self, name), kinds)
-
-
-PAPER = Physics("learned", "free", "proxy")
-
-
-@dataclass(frozen=True)
-class Stage:
-    """A scene with its moving objects marked, and where its floor is."""
-
-    scene: GaussianScene
-    indices: tuple[int, ...]
-    world: WorldFrame
-    floor: Floor
-    assumed: bool = False  # whether nothing is to be seen of the floor
-    moved: bool = False  # whether the objects were set into another scene
-    told: dict[str, Any] = field(default_factory=dict)
+NEAR = 0.02  # of an object's size: what comes so near to the lower floor makes it visible
 
 
 def animate(
@@ -131,11 +56,14 @@ def animate(
     ground: WorldFrame | None = None,
     height: float | None = None,
     cameras: Sequence[Camera] | None = None,
+    planes: Sequence[Plane] = (),
+    boxes: Sequence[Box] = (),
+    loose: bool = False,
     goal: str | None = None,
     physics: Physics | None = None,
     show_floor: bool = True,
-    progress: Searching | None = None,
-    **push: Any,
+    progress: Told | None = None,
+    **push: Unpack[PushFields],
 ) -> Animation:
     """Give objects of a scene a push and follow them.
 
@@ -151,10 +79,13 @@ def animate(
         ground: up and floor of the background. Default: estimated.
         height: of the object, in the background's units. Default: a tenth of its width.
         cameras: of the capture, for selections made in pictures.
+        planes: further floors, ramps and walls, in the physics frame.
+        boxes: solid boxes, in the physics frame.
+        loose: every other object that is found can be knocked over, and sleeps until it is hit.
         goal: search the velocities that reach it: "land at X Z" or "displace DX DY DZ".
-        physics: the dynamics; :data:`PAPER` is the paper's to the letter.
-        show_floor: draw a disc where the floor is only assumed.
-        progress: called with ("search", done, in all) during one.
+        physics: the dynamics; :data:`newtongs.stage.PAPER` is the paper's to the letter.
+        show_floor: draw what was only assumed or given: a floor, planes, boxes.
+        progress: called with (what, done, in all) during longer work.
         **push: fields of the single :class:`Push`.
 
     Returns:
@@ -163,28 +94,33 @@ def animate(
     if pushes and push:
         raise InputError(f"give pushes or {', '.join(push)}, not both")
     pushes = tuple(pushes) or (Push(**push),)
-    physics = physics or Physics()
-    times = frame_times(seconds, fps)
-    stage = pick(scene, pushes, up=up, height=floor, cameras=cameras)
+    physics, times = physics or Physics(), frame_times(seconds, fps)
+    if loose and physics.contact == "paper":
+        raise InputError("loose objects need contact 'world'; in the paper's engine nothing meets")
+    stage = pick(scene, pushes, up=up, height=floor, cameras=cameras, loose=loose)
     if background is not None:
-        if isinstance(background, str) and background in TEMPLATES and ground is None:
-            ground = WorldFrame.identity()
-            height = STAGE_HEIGHT if height is None else height
-        stage = move_stage(stage, opened(background).to("cpu"), ground, height)
+        stage = _into(stage, background, ground, height)
     stage = settle(stage, floor if background is None else None)
-    starts = [initial_state(stage, i, one) for i, one in zip(stage.indices, pushes, strict=True)]
+    stage = raise_for_motions(stage, pushes, physics.seed)
+    bodies = make_bodies(stage, pushes, physics, seconds, progress)
+    around = make_ground(stage, bodies, physics, planes, boxes)
+    missed: tuple[float, ...] = ()
     if goal is not None:
-        starts = [
-            searched(stage, i, z0, goal, times, physics, progress) for i, z0 in enumerate(starts)
-        ]
-    states = dict(zip(stage.indices, follow(stage, starts, times, physics), strict=True))
-    shown = with_disc(stage, states) if show_floor and stage.assumed else stage.scene
-    info = {
-        "version": __version__, "goal": goal, "seconds": seconds, "fps": fps, **stage.told,
-        "pushes": [asdict(p) | told_push(z) for p, z in zip(pushes, starts, strict=True)],
-        "physics": asdict(physics),
-    }  # fmt: skip
-    return Animation(shown, times, states, stage.world, info)
+        bodies, missed = aimed(stage, bodies, around, goal, times, physics, progress)
+    states = follow(stage, bodies, around, times, physics, progress)
+    shown = stage.scene
+    if show_floor:
+        shown = _with_shown(stage, bodies, around, states, planes, boxes)
+    return Animation(shown, times, dict(enumerate(states)), stage.world, About(
+        version=__version__, source=stage.source, ghosts_removed=stage.ghosts,
+        objects=tuple(about_objects(stage, pushes, bodies)), seconds=seconds, fps=fps,
+        up=tuple(stage.world.up.tolist()), floor=stage.world.floor, floor_is=stage.floor_is,
+        floor_found=stage.floor.description, lower_floor=around.lower, scale=stage.world.scale,
+        dynamics=physics.name, scale_is=physics.scale, contact=physics.contact, seed=physics.seed,
+        solid_boxes=0 if around.solid is None else len(around.solid.boxes),
+        planes=tuple((*p.normal, p.offset) for p in planes),
+        boxes=tuple((*b.low, *b.high) for b in boxes), goal=goal, goal_missed_by=missed,
+    ))  # fmt: skip
 
 
 def frame_times(seconds: float, fps: float) -> Times:
@@ -199,186 +135,161 @@ def frame_times(seconds: float, fps: float) -> Times:
     return times
 
 
-def opened(scene: GaussianScene | Path | str) -> GaussianScene:
-    """A scene as it is, of a file, or one of ours by name."""
-    if isinstance(scene, GaussianScene):
-        return scene
-    if str(scene) in TEMPLATES:
-        return template(str(scene)).scene()
-    if not Path(scene).exists() and not Path(scene).suffix:
-        raise unknown_name("scene", str(scene), TEMPLATES)
-    return load(scene)
-
-
-def pick(
-    scene: GaussianScene | Path | str,
-    pushes: Sequence[Push],
-    *,
-    up: Sequence[float] | None = None,
-    height: float | None = None,
-    cameras: Sequence[Camera] | None = None,
+def _into(
+    stage: Stage,
+    background: GaussianScene | Path | str,
+    ground: WorldFrame | None,
+    height: float | None,
 ) -> Stage:
-    """Find the floor, mark the objects 0, 1, ... and take ghosts away."""
-    if height is not None and not math.isfinite(height):
-        raise InputError(f"floor: expected a height in scene units, got {height}")
-    source = None if isinstance(scene, GaussianScene) else str(scene)
-    given = opened(scene)
-    given = given.to("cpu").replace(means=given.means.float().cpu())
-    floor = find_floor(given, up=up)
-    if height is not None:
-        floor = changed(floor, height=height)
-    marked = given.replace(ids=torch.full_like(given.ids, BACKGROUND))
-    ghosts = torch.zeros(len(given), dtype=torch.bool)
-    names = []
-    marks = [i for i in given.object_ids if i != BACKGROUND]
-    for index, push in enumerate(pushes):
-        # What the file itself calls an object is the surest guess.
-        own = marks[min(index, len(marks) - 1)] if marks else None
-        spec = f"id:{own}" if push.select == "auto" and own is not None else push.select
-        chosen = select(given, spec, floor=floor, cameras=cameras)
-        lone = push.select == "auto" or push.select.startswith("cluster")
-        if lone and floor.kind == "virtual" and chosen.mask.float().mean() > NEARLY_ALL:
-            # A capture of one thing: what is left of it would stand there as a ghost.
-            chosen = chosen._replace(mask=torch.ones_like(chosen.mask))
-        if (marked.ids[chosen.mask] != BACKGROUND).any():
-            raise InputError(f"object {index} ({push.select}) overlaps with one named before it")
-        marked = assign(marked, chosen.mask, index)
-        ghosts |= chosen.ghosts if chosen.ghosts is not None else False
-        names.append(chosen.name)
-    ghosts &= marked.ids == BACKGROUND  # one object's ghost may be another object
-    told = {"source": source, "objects": names, "ghosts_removed": int(ghosts.sum())}
-    kept = remove(marked, ghosts) if ghosts.any() else marked
-    world = WorldFrame.of_floor(floor.up, floor.height)
-    return Stage(kept, tuple(range(len(pushes))), world, floor, told=told)
-
-
-def move_stage(
-    stage: Stage, background: GaussianScene, ground: WorldFrame | None, height: float | None
-) -> Stage:
-    """The objects, without their surroundings, above the floor of another scene."""
-    floor = find_floor(background, up=None if ground is None else ground.up)
-    marked = background.ids != BACKGROUND
-    if marked.any() and not marked.all():
-        background = background[~marked]  # its own object makes room
-    if ground is None and floor.kind == "virtual":
-        raise InputError(
-            "no floor is to be seen in the background; say where it is: --ground UX UY UZ HEIGHT "
-            "(ground=WorldFrame.of_floor(up, height)), or name one of our own scenes"
-        )
-    ground = ground or WorldFrame.of_floor(floor.up, floor.height)
-    things = stage.scene[stage.scene.ids != BACKGROUND]
-    placed = set_into(things, stage.world.up, background, ground, height=height)
-    plain = background.replace(ids=torch.full_like(background.ids, BACKGROUND))
-    return Stage(join(placed, plain), stage.indices, ground, floor, moved=True, told=stage.told)
-
-
-def settle(stage: Stage, height: float | None) -> Stage:
-    """The physics frame: the floor given or found, the objects as large as the model knows them."""
-    things = stage.scene[stage.scene.ids != BACKGROUND]
-    low, high = extent(things, stage.world.up)
-    size = high - low
-    found, assumed = stage.world.floor, False
-    if height is not None:
-        floor, how = height, "as given"
-    elif stage.floor.kind == "virtual" and len(things) == len(stage.scene):
-        floor, how, assumed = low - size, "assumed, the object's height below it", True
-    else:
-        kind = "assumed" if stage.floor.kind == "virtual" and not stage.moved else "found"
-        floor, how = min(found, low) if low > found - SUNK * size else found, kind
-    if low < floor - SUNK * size:
-        raise InputError(
-            f"the object reaches {floor - low:.3g} below the floor at {floor:.3g} (scene units "
-            f"along up {[round(x, 3) for x in stage.world.up.tolist()]}); "
-            "give --floor and --up, or select less of it"
-        )
-    scales = [State(lift(stage.scene.object(i))).s.mean().item() for i in stage.indices]
-    scale = SIZE * len(scales) / sum(scales)
-    world = WorldFrame.of_floor(stage.world.up, floor, scale=scale)
-    told = stage.told | {
-        "up": world.up.tolist(), "floor": floor, "floor_is": how, "scale": scale,
-        "gravity_in_scene_units": 9.81 / scale, "floor_found": stage.floor.description,
-    }  # fmt: skip
-    return changed(stage, world=world, assumed=assumed, told=told)
-
-
-def initial_state(stage: Stage, index: int, push: Push) -> StateTensor:
-    """``Z_0`` of an object in the physics frame ``(22,)``, with the push in it."""
-    thing = stage.scene.object(index)
-    low, high = extent(thing, stage.world.up)
-    in_the_air = low - stage.world.floor > AIR * (high - low)
-    velocity, spin = DROP if in_the_air else TOSS
-    if push.velocity is not None or push.spin is not None:
-        velocity, spin = push.velocity or (0.0, 0.0, 0.0), push.spin or (0.0, 0.0, 0.0)
-    z0 = stage.world.state_to_physics(lift(thing))
-    # The state's angular velocity is in the object's own axes.
-    w = rotations.rotate(rotations.conjugate(State(z0).q), torch.tensor(spin, dtype=z0.dtype))
-    return replace(z0, v=velocity, w=w, m=push.mass, e=push.restitution, mu=push.attenuation)
+    """The objects set into another scene, whose floor is known if it is one of ours."""
+    place = opened(background)
+    if place.ours and ground is None:
+        ground = WorldFrame.identity()
+        height = STAGE_HEIGHT if height is None else height
+    return move_stage(stage, place.scene.to("cpu"), ground, height)
 
 
 def follow(
-    stage: Stage, starts: Sequence[StateTensor], times: Times, physics: Physics
-) -> list[StateTensor]:
-    """States ``(T, 22)`` of each object in scene coordinates, rolled out as one batch."""
-    model = choose(physics.dynamics, physics.scale, seed=physics.seed)
-    starts = [rigid_state(z0) if physics.scale == "rigid" else z0 for z0 in starts]
-    if physics.contact == "proxy":
-        states = predictor(model)(torch.stack(starts), times)
-    else:
-        bodies = [body_of(stage.scene.object(i), stage.world, z) for i, z in enumerate(starts)]
-        states = predict_bodies(model, starts, times, bodies)
-    return list(stage.world.state_to_scene(states.double()))
-
-
-def body_of(thing: GaussianScene, world: WorldFrame, z0: StateTensor) -> Body:
-    """The shape of an object in the physics frame."""
-    return Body.of_gaussians(
-        world.to_physics(thing.means),
-        rotations.multiply(world.rotation.to(thing.quats).expand_as(thing.quats), thing.quats),
-        world.scale * thing.scales,
-        thing.opacities,
-        State(z0).p,
-        sigmas=SIGMAS,
-        opaque=OPAQUE,
-        outliers=TAIL,
-    )
-
-
-def searched(
     stage: Stage,
-    index: int,
-    z0: StateTensor,
+    bodies: Sequence[Body],
+    around: Ground,
+    times: Times,
+    physics: Physics,
+    progress: Told | None = None,
+) -> list[StateTensor]:
+    """States ``(T, 22)`` of each object in scene coordinates."""
+    simulation = simulated(bodies, around, physics)
+    tell = None if progress is None else lambda done, of: progress("simulate", done, of)
+    states = simulation.run(times, progress=tell)
+    return list(stage.world.state_to_scene(states.transpose(0, 1).double()))
+
+
+def simulated(bodies: Sequence[Body], around: Ground, physics: Physics) -> Simulation:
+    """The simulation of a stage, at time zero."""
+    engine: EngineName = "paper" if physics.contact == "paper" else "mujoco"
+    return Simulation(bodies, physics.model, around.surroundings, engine=engine)
+
+
+# --- a goal --------------------------------------------------------------------------------------
+
+
+def aimed(
+    stage: Stage,
+    bodies: Sequence[Body],
+    around: Ground,
     goal: str,
     times: Times,
     physics: Physics,
-    progress: Searching | None,
-) -> StateTensor:
-    """``Z_0`` with the velocity and spin that come nearest to the goal."""
-    model = choose(physics.dynamics, physics.scale, seed=physics.seed)
-    start = rigid_state(z0) if physics.scale == "rigid" else z0
-    shape = body_of(stage.scene.object(index), stage.world, start)
-    seconds = float(times[-1])
-    return search(
-        model,
-        goal,
-        base=start,
-        seconds=seconds,
-        fps=(len(times) - 1) / seconds,
-        body=shape if physics.contact == "shape" else None,
-        progress=progress,
-    ).z0
+    progress: Told | None,
+) -> tuple[list[Body], tuple[float, ...]]:
+    """The bodies with the velocities that come nearest to the goal, and by how much each misses.
+
+    The model screens all candidates over a plain floor; the best are played in the world.
+    """
+    aim, seconds, found = Goal.parse(goal), float(times[-1]), list(bodies)
+    missed = []
+    for i in range(stage.count):
+        if found[i].track is not None:
+            raise InputError(f"object {i} follows a named motion; a goal needs a free one")
+        playing = None
+        if physics.contact == "world":
+            playing = _Played(i, found, around, physics, times, progress)
+        best = search(
+            physics.model, aim, base=found[i].z0, seconds=seconds,
+            fps=(len(times) - 1) / seconds, play=playing, progress=progress,
+        )  # fmt: skip
+        found[i] = changed(found[i], state=best.z0)
+        missed.append(best.miss)
+    return found, tuple(missed)
 
 
-def told_push(z0: StateTensor) -> dict[str, list[float]]:
-    """Velocity and spin of an initial state ``(22,)``, about the axes a person gives them in."""
-    x = State(z0)
-    return {"velocity": x.v.tolist(), "spin": rotations.rotate(x.q, x.w).tolist()}
+class _Played:
+    """Plays candidates for one object in the world, from one compiled simulation."""
+
+    def __init__(
+        self,
+        index: int,
+        bodies: Sequence[Body],
+        around: Ground,
+        physics: Physics,
+        times: Times,
+        progress: Told | None,
+    ) -> None:
+        self.index, self.body, self.times, self.progress = index, bodies[index], times, progress
+        self.simulation = simulated(bodies, around, physics)
+        self.start = self.simulation.snapshot()
+
+    def __call__(self, z0: StateTensor) -> tuple[StateTensor, Tensor]:
+        """Paths ``(k, T, 22)``, and the reach below the centre at the end ``(k,)``."""
+        paths = []
+        for done, z in enumerate(z0):
+            self.simulation.restore(self.start)
+            self.simulation.set(self.index, z)
+            paths.append(self.simulation.run(self.times)[:, self.index])
+            if self.progress is not None:
+                self.progress("play", done + 1, len(z0))
+        played = torch.stack(paths)
+        return played, State(played[:, -1]).p[:, 1] - lowest(self.body, played[:, -1])
 
 
-def with_disc(stage: Stage, states: Mapping[int, StateTensor]) -> GaussianScene:
-    """The scene with a disc that shows the assumed floor under all of the way."""
-    things = stage.scene[stage.scene.ids != BACKGROUND]
-    low, high = extent(things, stage.world.up)
-    way = torch.cat([State(z).p for z in states.values()])
+# --- what is drawn besides -----------------------------------------------------------------------
+
+
+def _with_shown(
+    stage: Stage,
+    bodies: Sequence[Body],
+    around: Ground,
+    states: Sequence[StateTensor],
+    planes: Sequence[Plane],
+    boxes: Sequence[Box],
+) -> GaussianScene:
+    """The scene with a disc where a floor was assumed, and with planes and boxes made visible."""
+    world, things = stage.world, stage.scene[stage.scene.ids != BACKGROUND]
+    low, high = extent(things, world.up)
+    way = torch.cat([State(z).p for z in states])
     ends = way.amin(0), way.amax(0)
     middle, reach = (ends[0] + ends[1]) / 2, float((ends[1] - ends[0]).norm()) / 2
-    return join(stage.scene, floor_disc(stage.world, middle, reach + DISC * (high - low)))
+    radius = reach + DISC * (high - low)
+    drawn = []
+    if stage.alone and stage.endless and stage.floor_is.startswith("assumed"):
+        drawn.append(floor_disc(world, middle, radius))
+    elif around.lower is not None and _reaches(stage, bodies, states, around.lower):
+        below = WorldFrame.of_floor(
+            world.up, world.floor + around.lower / world.scale, scale=world.scale
+        )
+        drawn.append(floor_disc(below, middle, radius))
+    center = world.to_physics(middle)
+    drawn += [panel(world, *_patch(plane, center, radius * world.scale)) for plane in planes]
+    drawn += [panel(world, *face) for box in boxes for face in _faces(box)]
+    return join(stage.scene, *drawn) if drawn else stage.scene
+
+
+def _reaches(stage: Stage, bodies: Sequence[Body], states: Sequence[StateTensor], y: float) -> bool:
+    """Whether an object comes down to the height ``y``, in physics units."""
+    return any(
+        float(lowest(body, stage.world.state_to_physics(z)).min()) < y + NEAR * body.shape.size
+        for body, z in zip(bodies, states, strict=True)
+        if body.shape is not None
+    )
+
+
+def _patch(plane: Plane, near: Tensor, radius: float) -> tuple[Tensor, Tensor, Tensor]:
+    """Middle and half edges of the part of a plane that is drawn."""
+    normal = torch.tensor(plane.normal).double()
+    middle = near.double() - (near.double() @ normal - plane.offset) * normal
+    helper = torch.eye(3, dtype=torch.float64)[int(normal.abs().argmin())]
+    a = torch.linalg.cross(normal, helper)
+    a = a / torch.linalg.vector_norm(a)
+    return middle, 0.7 * radius * a, 0.7 * radius * torch.linalg.cross(normal, a)
+
+
+def _faces(box: Box) -> list[tuple[Tensor, Tensor, Tensor]]:
+    """Middle and half edges of the six faces of a box."""
+    low, high = np.array(box.low), np.array(box.high)
+    middle, half = torch.tensor((low + high) / 2), torch.tensor((high - low) / 2)
+    eye = torch.eye(3, dtype=torch.float64)
+    return [
+        (middle + sign * half[k] * eye[k], half[a] * eye[a], half[b] * eye[b])
+        for k, a, b in ((0, 1, 2), (1, 2, 0), (2, 0, 1))
+        for sign in (-1, 1)
+    ]

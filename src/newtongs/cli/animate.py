@@ -1,24 +1,27 @@
-"""``newtongs animate`` and ``newtongs replay``: from a .ply to a moving splat."""
+"""``newtongs animate`` and ``newtongs replay``: from a splat file to a moving splat."""
 
 import shlex
+from collections.abc import Sequence
 from dataclasses import dataclass, fields, replace
 from pathlib import Path
 from typing import Annotated, Any, ClassVar, Literal
 
 import tyro
 
-from ..animator import PAPER, Physics, Push, animate
+from ..animator import animate
 from ..dynamics.search import Goal
+from ..dynamics.surfaces import Box, Plane
 from ..errors import InputError
 from ..exports import export, parse_formats
 from ..exports.replay import load_animation
 from ..scene.animation import Animation
 from ..scene.cameras import Camera
 from ..scene.framing import default_camera, paper_orbit
-from ..scene.gaussians import GaussianScene
 from ..scene.io.camera_files import load_cameras
 from ..scene.world_frame import WorldFrame
-from ..templates import TEMPLATES, template
+from ..stage import PAPER, Physics, Push
+from ..state import State
+from ..templates import SCENES, named_scene
 from .apps import app
 from .console import check_folder, progress_bar
 
@@ -99,8 +102,8 @@ class Animate(Picture):
 
     resumes: ClassVar[bool] = False
     scene: Annotated[str, tyro.conf.Positional] = ""
-    """Splat file (.ply, .splat, .spz, .compressed.ply), or the name of one of our own scenes
-    (sunny_park, kitchen_counter, ...)."""
+    """Splat file (.ply, .sog, .spz, .splat, .compressed.ply), or the name of one of our own scenes
+    (bowling, sunny_park, kitchen_counter, ...)."""
     out: Path = Path("animation")
     """Folder to write to."""
     select: tuple[str, ...] = ("auto",)
@@ -111,17 +114,29 @@ class Animate(Picture):
     spin: tuple[float, ...] | None = None
     """Initial angular velocity about x y z, rad/s."""
     mass: float = 1.0
-    """Mass; heavier things are slowed down less by the air."""
+    """Mass; heavier things push harder and are slowed down less by the air."""
     restitution: float = 0.6
-    """Part of the vertical speed that a bounce keeps, 0 to 1."""
+    """Part of its speed that a bounce keeps, 0 to 1."""
+    friction: float = 0.5
+    """Friction coefficient: 0.1 is ice, 0.5 wood, 1 rubber."""
     attenuation: float = 0.2
-    """Part of the speed along the floor that a bounce takes, 0 to 1."""
+    """With --contact paper: part of the speed along the floor that a bounce takes, 0 to 1."""
+    motion: str | None = None
+    """Drive the object along one of State-32's motions (free_fall, rolling_with_friction, ...). It
+    pushes what it meets and is pushed by nothing. `newtongs figure motions` draws all 32."""
     push: tuple[str, ...] = ()
-    """Objects with a push each, in place of the flags above: "select=cluster:0 velocity=1,3,0
-    spin=0,0,-4 restitution=0.8"."""
+    """Several objects with a push each, in place of the flags above: "select=cluster:0
+    velocity=1,3,0 spin=0,0,-4 restitution=0.8" "select=cluster:1 velocity=0,0,0"."""
+    loose: bool = False
+    """Make every other object that is found movable. It stands still until something hits it."""
+    plane: tuple[tuple[float, float, float, float], ...] = ()
+    """Solid planes NX NY NZ D in physics units: everything with N.x < D is solid. A wall at x = 2
+    that faces left is -1 0 0 -2, a ramp that rises to the right -0.3 1 0 0."""
+    box: tuple[tuple[float, float, float, float, float, float], ...] = ()
+    """Solid boxes X0 Y0 Z0 X1 Y1 Z1 in physics units."""
     goal: str | None = None
-    """Search the push: "land at X Z" (where the physics frame has its origin is the scene's own) or
-    "displace DX DY DZ" (from where the object is), in units as above."""
+    """Search the push: "land at X Z" or "displace DX DY DZ" (from where the object is), in physics
+    units. The origin is the scene's own; the command prints where the object starts."""
     seconds: float = 2.0
     """Length."""
     fps: float = 24.0
@@ -139,14 +154,20 @@ class Animate(Picture):
     dynamics: Literal["learned", "structured", "analytic"] = "analytic"
     """analytic: Newton's terms. learned: with the trained networks. structured: trained scalars,
     networks zeroed."""
+    checkpoint: Path | None = None
+    """A model of your own instead: a .safetensors file that `newtongs train` wrote."""
     scale: Literal["rigid", "free"] = "rigid"
-    """rigid: sizes stay. free: the paper's, which pulls every size towards one."""
-    contact: Literal["shape", "proxy"] = "shape"
-    """shape: the true lowest point touches the floor. proxy: the paper's radius |s_y|."""
+    """rigid: sizes stay. free: the paper's, which pulls every size towards one; needs
+    --contact paper."""
+    contact: Literal["world", "paper"] = "world"
+    """world: true shapes, friction; objects meet each other and the scene. paper: the paper's event
+    at the floor, for a ball of radius |s_y|."""
     paper: bool = False
-    """The paper to the letter: learned, free, proxy, and its orbit of cameras."""
+    """The paper to the letter: learned, free, --contact paper, and its orbit of cameras."""
+    hollow: bool = False
+    """Ignore the solid parts of the scene: only its floor can be touched, and is endless."""
     hide_floor: bool = False
-    """Do not draw a disc where the floor is only assumed."""
+    """Do not draw floors, planes and boxes that the capture does not show."""
 
     def camera(self, animation: Animation) -> Camera:
         """As elsewhere; the paper's own with ``--paper``."""
@@ -159,40 +180,59 @@ class Animate(Picture):
         parse_formats(self.formats)
         check_folder(self.out)
         self.check()
-        scene, color = open_scene(self.scene)
-        if self.background is not None:
-            named = self.background in TEMPLATES
-            color = template(self.background).color if named else WHITE
-        with progress_bar("candidates") as advance:
+        cameras = None if self.cameras is None else load_cameras(self.cameras)
+        with progress_bar("steps") as advance:
             animation = animate(
-                scene,
+                self.scene,
                 pushes=self.pushes(),
                 seconds=self.seconds,
                 fps=self.fps,
-                up=self.up or ((0.0, 1.0, 0.0) if self.scene in TEMPLATES else None),
-                floor=0.0 if self.floor is None and self.scene in TEMPLATES else self.floor,
+                up=self.up,
+                floor=self.floor,
                 background=self.background,
                 ground=self.stage_ground(),
                 height=self.height,
-                cameras=None if self.cameras is None else load_cameras(self.cameras),
+                cameras=cameras,
+                planes=[Plane((x, y, z), d) for x, y, z, d in self.plane],
+                boxes=[Box(b[:3], b[3:]) for b in self.box],
+                loose=self.loose,
                 goal=self.goal,
-                physics=PAPER if self.paper else Physics(self.dynamics, self.scale, self.contact),
+                physics=self.physics(),
                 show_floor=not self.hide_floor,
                 progress=advance,
             )
         tell(animation)
         name = Path(self.scene).stem.removesuffix(".compressed")
-        source = scene if isinstance(scene, str) else None  # the json refers to it, if it may
-        self.write(animation, self.out, name, color, source)
+        source = None if self.scene in SCENES else self.scene  # the json refers to it, if it may
+        self.write(animation, self.out, name, self.backdrop(), source)
+
+    def backdrop(self) -> Color:
+        """The colour behind everything: that of a scene of ours."""
+        place = self.background or self.scene
+        return named_scene(place).color if place in SCENES else WHITE
+
+    def physics(self) -> Physics:
+        """From the flags."""
+        if self.paper:
+            return PAPER
+        model = self.checkpoint or self.dynamics
+        return Physics(model, self.scale, self.contact, solid=not self.hollow)
 
     def check(self) -> None:
         """Refuse what would be ignored."""
+        if not self.scene:
+            raise InputError("name a splat file: newtongs animate SCENE.ply --out DIR")
         given = [name for name in ("velocity", "spin") if getattr(self, name) is not None]
         if given and (self.push or self.goal):
             other = "--push" if self.push else "--goal"
             raise InputError(f"--{given[0]} and {other} say the same thing; give one of them")
         if self.height is not None and self.background is None:
             raise InputError("--height is the object's height in a --background; name one")
+        if self.motion is not None and (self.push or self.goal):
+            other = "--push (with motion=NAME in it)" if self.push else "--goal"
+            raise InputError(f"--motion and {other} say how one object moves; give one of them")
+        if self.paper and self.checkpoint is not None:
+            raise InputError("--paper is the paper's own model; leave --checkpoint or --paper out")
         if self.goal is not None:
             Goal.parse(self.goal)
 
@@ -212,11 +252,13 @@ class Animate(Picture):
         if self.push:
             return [parse_push(text) for text in self.push]
         common = Push(
-            velocity=self.velocity,  # type: ignore[arg-type]  # Push says what is wrong with it
-            spin=self.spin,  # type: ignore[arg-type]
+            velocity=self.velocity,
+            spin=self.spin,
             mass=self.mass,
             restitution=self.restitution,
+            friction=self.friction,
             attenuation=self.attenuation,
+            motion=self.motion,
         )
         return [replace(common, select=word) for word in self.select]
 
@@ -242,15 +284,6 @@ class Replay(Picture):
         self.write(animation, self.out, self.file.stem, WHITE)
 
 
-def open_scene(name: str) -> tuple[GaussianScene | str, Color]:
-    """A file's name, or one of our own scenes; and the colour behind it."""
-    if not name:
-        raise InputError("name a splat file: newtongs animate SCENE.ply --out DIR")
-    if name in TEMPLATES:
-        return template(name).scene(), template(name).color
-    return name, WHITE
-
-
 def parse_push(text: str) -> Push:
     """A push in words: "select=cluster:0 velocity=1,3,0 restitution=0.8"."""
     known = {f.name for f in fields(Push)}
@@ -269,7 +302,7 @@ def parse_push(text: str) -> Push:
 
 
 def _value(key: str, value: str) -> Any:
-    if key == "select":
+    if key in ("select", "motion"):
         return value
     numbers = tuple(float(x) for x in value.split(","))
     return numbers if key in ("velocity", "spin") else numbers[0]
@@ -277,20 +310,31 @@ def _value(key: str, value: str) -> Any:
 
 def tell(animation: Animation) -> None:
     """What was found, for the person to judge."""
-    info, up = animation.info, [round(x, 3) + 0.0 for x in animation.world.up.tolist()]
-    for index, name in enumerate(info["objects"]):
-        count = int((animation.scene.ids == index).sum())
-        said = name.split(",")[0].replace(f"object {index}", "marked in the file")
-        print(f"object {index}: {said}; {count:,} of {len(animation.scene):,} Gaussians move")
-        push = info["pushes"][index]
-        velocity, spin = (
-            " ".join(f"{round(x, 4) + 0:.3g}" for x in push[k]) for k in ("velocity", "spin")
-        )
-        print(f"  --velocity {velocity} --spin {spin}")
+    about, up = animation.about, [round(x, 3) + 0.0 for x in animation.world.up.tolist()]
+    pushed = [one for one in about.objects if not one.loose]
+    for one in pushed:
+        count = int((animation.scene.ids == one.id).sum())
+        said = one.selected.split(",")[0].replace(f"object {one.id}", "marked in the file")
+        print(f"object {one.id}: {said}; {count:,} of {len(animation.scene):,} Gaussians move")
+        at = animation.world.to_physics(State(animation.states[one.id][0]).p)
+        how = f"--motion {one.motion}" if one.motion else f"--velocity {short(one.velocity)} "
+        how += "" if one.motion else f"--spin {short(one.spin)}"
+        print(f"  at {short(at.tolist())} in physics units; {how}")
+    if len(about.objects) > len(pushed):
+        print(f"loose: {len(about.objects) - len(pushed)} more objects, still until they are hit")
     print(
-        f"floor {info['floor_is']}: {animation.world.floor + 0.0:.4g} along up {up}; "
+        f"floor {about.floor_is}: {animation.world.floor + 0.0:.4g} along up {up}; "
         f"a scene unit is {animation.world.scale:.3g} physics units"
     )
+    if about.solid_boxes:
+        print(f"the scene is solid: {about.solid_boxes:,} boxes")
+    for one, miss in zip(pushed, about.goal_missed_by, strict=False):
+        print(f"goal: object {one.id} misses it by {miss:.3g} physics units")
+
+
+def short(numbers: Sequence[float]) -> str:
+    """Numbers for the eye, and for the next command."""
+    return " ".join(f"{round(x, 4) + 0:.3g}" for x in numbers)
 
 
 def size_of(path: Path) -> int:

@@ -22,8 +22,8 @@ from ..scene.find.floor import find_floor
 from ..scene.framing import fit_camera
 from ..scene.gaussians import GaussianScene
 from ..scene.io.formats import load
-from ..scene.placing import OPAQUE
-from ..templates import TEMPLATES, template
+from ..scene.placing import VISIBLE
+from ..templates import SCENES, named_scene
 from .apps import app
 from .console import check_target
 
@@ -58,7 +58,8 @@ class Inspect:
         if kind is not None:
             kind(self.file)
             return
-        scene = template(str(self.file)).scene() if str(self.file) in TEMPLATES else load(self.file)
+        known = str(self.file) in SCENES
+        scene = named_scene(str(self.file)).scene() if known else load(self.file)
         self.describe(scene)
 
     def describe(self, scene: GaussianScene) -> None:
@@ -67,7 +68,7 @@ class Inspect:
         low, high = scene.bounds()
         print(f"{len(scene):,} Gaussians, colour of SH degree {scene.sh_degree}")
         print(f"bounds {numbers(low)} to {numbers(high)}")
-        faint = (scene.opacities < OPAQUE).float().mean().item()
+        faint = (scene.opacities < VISIBLE).float().mean().item()
         sizes = scene.scales.amax(-1).quantile(torch.tensor([0.05, 0.5, 0.95]))
         print(f"largest radius of a Gaussian: {numbers(sizes)} (5, 50, 95 %); {faint:.0%} faint")
         marked = [i for i in scene.object_ids if i >= 0]
@@ -78,7 +79,7 @@ class Inspect:
         clusters = cluster(scene, floor)
         if clusters:
             console.print(cluster_table(clusters))
-        solid = scene.means[scene.opacities >= OPAQUE]
+        solid = scene.means[scene.opacities >= VISIBLE]
         points = (solid if len(solid) else scene.means).double()
         ends = points.quantile(0.02, dim=0), points.quantile(0.98, dim=0)
         camera = fit_camera(torch.stack(ends), floor.up.double(), width=256, height=256, azimuth=25)
@@ -92,6 +93,8 @@ class Inspect:
 
 def kind_of(path: Path) -> Callable[[Path], None] | None:
     """What describes this file; None for a scene."""
+    if is_sog(path):
+        return None
     if path.is_dir():
         if any((path / f"{split}.pt").exists() for split in state32.SPLITS):
             return describe_state32
@@ -99,6 +102,11 @@ def kind_of(path: Path) -> Callable[[Path], None] | None:
             return describe_manifest
         raise InputError(f"{path} is a folder, but no data set made by newtongs data; name a file")
     return {".json": describe_animation, ".safetensors": describe_checkpoint}.get(path.suffix)
+
+
+def is_sog(path: Path) -> bool:
+    """Whether it is an unpacked .sog: a folder with a meta.json, or that file."""
+    return (path / "meta.json").is_file() or path.name == "meta.json"
 
 
 def describe_state32(path: Path) -> None:
@@ -132,7 +140,7 @@ def describe_animation(path: Path) -> None:
     print(f"{len(animation)} frames at {animation.fps:.4g} Hz, {len(animation.scene):,} Gaussians")
     for index in animation.states:
         print(f"object {index}: {int((animation.scene.ids == index).sum()):,} Gaussians")
-    print(json.dumps(dict(animation.info), indent=1, default=str))
+    print(json.dumps(animation.about.to_json(), indent=1))
 
 
 def cluster_table(clusters: list) -> Table:  # type: ignore[type-arg]

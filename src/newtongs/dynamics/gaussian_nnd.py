@@ -90,6 +90,20 @@ class GaussianNND(nn.Module):
         """Effective coefficients ``|c_v|, |c_w|, |k_s|, |c_s|``."""
         return Coefficients(self.c_v.abs(), self.c_w.abs(), self.k_s.abs(), self.c_s.abs())
 
+    @property
+    def max_dt(self) -> float:
+        """Longest substep in seconds."""
+        return self.config.max_dt
+
+    @property
+    def like(self) -> Tensor:
+        """A tensor of the type and on the device that states must have."""
+        return self.c_v
+
+    def rates(self, z: StateTensor) -> StateTensor:
+        """What :class:`newtongs.dynamics.Dynamics` calls the field."""
+        return self.field(z)
+
     def field(self, z: StateTensor) -> StateTensor:
         """Right-hand side of Eq. 4: the rate of every channel of ``z`` (..., 22)."""
         dz = rates(z, self.coefficients)

@@ -2,7 +2,8 @@
 
 As in the paper's appendix F: 65,536 pseudorandom candidates with seed 7302 are rolled out, each
 gets a score, the lowest wins. To save time all are first scored in the model's longest substeps,
-1/30 s, and the best 2,048 again in those of the animation to come.
+1/30 s, and the best 2,048 again in those of the animation to come. Where the object will move in a
+world that the model knows nothing of, the best 32 are then played there.
 
 The paper's score targets a displacement of 0.72 along +x in two seconds and penalises vertical and
 lateral drift and change of scale; it gives no weights, so those below are ours. Lengths are in
@@ -25,9 +26,9 @@ from ..errors import InputError
 from ..state import State, StateLike, make, project, replace
 from ..types import StateTensor, Times, Vec3, Y
 from . import floor
-from .backends import predict_bodies, predictor
-from .body import Body
+from .backends import predictor
 from .gaussian_nnd import GaussianNND
+from .interface import Dynamics
 from .rollout import check_initial, substeps
 
 CANDIDATES, SEED, SECONDS = 65_536, 7302, 2.0
@@ -35,14 +36,17 @@ DRIFT_WEIGHT, SCALE_WEIGHT = 0.25, 0.25
 LOOKS = 12  # at the path of a candidate, at most; the first and the last among them
 BATCH = 2048
 SCREENED = 2048  # the best in the model's longest substeps, rolled out again as they will be played
-RESCORED = 256  # the best by the proxy, rolled out again with the true shape
+PLAYED = 32  # the best by the model, played again in the world
 
 Progress: TypeAlias = Callable[[str, int, int], None]  # what, done, in all
 Interval: TypeAlias = tuple[float, float]
+# Plays candidates (k, 22): their paths (k, T, 22), and how far each reaches below its centre at the
+# end (k,).
+Play: TypeAlias = Callable[[StateTensor], tuple[StateTensor, Tensor]]
 
 
 @dataclass(frozen=True)
-class Ranges:
+class SearchRanges:
     """Uniform intervals of the candidates: State-32's, as far as a field is searched at all."""
 
     p_xz: Interval = (-0.8, 0.8)
@@ -76,6 +80,12 @@ class Goal:
             f"goal {text!r}: expected 'displace dx dy dz' or 'land at x z' with numbers in the "
             "physics frame, such as 'displace 0.72 0 0'"
         )
+
+    def miss(self, z: StateTensor) -> Tensor:
+        """Distance ``(...)`` between where paths ``(..., T, 22)`` end and where they should."""
+        p = State(z).p
+        reached = p[..., -1, ::2] if self.kind == "land" else p[..., -1, :] - p[..., 0, :]
+        return torch.linalg.vector_norm(reached - torch.tensor(self.target).to(z), dim=-1)
 
     def score(self, z: StateTensor, radius: Tensor | None = None) -> Tensor:
         """Scores ``(...)`` of paths ``(..., T, 22)``, lower is better; not finite is the worst.
@@ -122,6 +132,8 @@ class Found:
     """Initial states ``(k, 22)``."""
     scores: Tensor
     """``(k,)``, increasing."""
+    misses: Tensor
+    """By how much each misses the goal ``(k,)``, in physics units."""
 
     @property
     def z0(self) -> StateTensor:
@@ -133,20 +145,25 @@ class Found:
         """Its score."""
         return float(self.scores[0])
 
+    @property
+    def miss(self) -> float:
+        """Distance by which the winner misses the goal, in physics units."""
+        return float(self.misses[0])
+
 
 def search(
-    model: GaussianNND,
+    model: Dynamics,
     goal: Goal | str = PAPER_GOAL,
     *,
     base: StateLike | None = None,
     vary: Sequence[str] | None = None,
-    ranges: Ranges | None = None,
+    ranges: SearchRanges | None = None,
     candidates: int = CANDIDATES,
     seed: int = SEED,
     seconds: float = SECONDS,
     fps: float = 24.0,
     top: int = 8,
-    body: Body | None = None,
+    play: Play | None = None,
     progress: Progress | None = None,
 ) -> Found:
     """The initial states that come nearest to a goal.
@@ -163,7 +180,7 @@ def search(
         seconds: when the goal is to be reached.
         fps: frames a second of the animation to come: the best are rolled out in its substeps.
         top: how many to return.
-        body: the true shape of ``base``: the best 256 by the proxy are then rolled out with it.
+        play: plays the best 32 where they will really move; their scores there count.
         progress: called with ("search", candidates done, candidates in all).
     """
     goal = Goal.parse(goal) if isinstance(goal, str) else goal
@@ -171,48 +188,41 @@ def search(
         raise InputError(f"candidates and top must be at least 1, got {candidates} and {top}")
     if not (seconds * fps >= 1):
         raise InputError(f"seconds must be at least one frame, 1/{fps:g}, got {seconds}")
-    if body is not None and base is None:
-        raise InputError("body: a shape needs the object's state; give base")
-    z0 = draw(candidates, seed=seed, base=base, vary=vary, ranges=ranges or Ranges())
-    z0 = z0.to(model.c_v)
+    z0 = draw(candidates, seed=seed, base=base, vary=vary, ranges=ranges or SearchRanges())
+    z0 = z0.to(model.like)
     times, played = _looks(model, seconds, fps)
     if candidates > SCREENED:
-        z0 = z0[_scores(model, goal, z0, times, progress).argsort(stable=True)[:SCREENED]]
-    scores = _scores(played, goal, z0, times)
-    order = scores.argsort(stable=True)
-    if body is None:
-        return Found(z0[order[:top]], scores[order[:top]])
-    return _rescored(played, goal, z0[order[:RESCORED]], times, body, top)
+        scores, _ = _scored(model, goal, z0, times, progress)
+        z0 = z0[scores.argsort(stable=True)[:SCREENED]]
+    scores, misses = _scored(played, goal, z0, times)
+    if play is not None:
+        z0 = z0[scores.argsort(stable=True)[:PLAYED]]
+        paths, radius = play(z0)
+        scores, misses = goal.score(paths, radius), goal.miss(paths)
+    best = scores.argsort(stable=True)[:top]
+    return Found(z0[best], scores[best], misses[best])
 
 
-def _scores(
-    model: GaussianNND,
+def _scored(
+    model: Dynamics,
     goal: Goal,
     z0: StateTensor,
     times: Times,
     progress: Progress | None = None,
-) -> Tensor:
-    """Scores ``(N,)`` of candidates, in batches."""
-    predict, parts = predictor(model), []
+) -> tuple[Tensor, Tensor]:
+    """Scores and misses ``(N,)`` of candidates, in batches."""
+    predict, scores, misses = predictor(model), [], []
     for start in range(0, len(z0), BATCH):
         batch = z0[start : start + BATCH]
-        parts.append(goal.score(predict(batch, times)))
+        paths = predict(batch, times)
+        scores.append(goal.score(paths))
+        misses.append(goal.miss(paths))
         if progress is not None:
             progress("search", start + len(batch), len(z0))
-    return torch.cat(parts)
+    return torch.cat(scores), torch.cat(misses)
 
 
-def _rescored(
-    model: GaussianNND, goal: Goal, z0: StateTensor, times: Times, body: Body, top: int
-) -> Found:
-    """Score a few candidates with the true shape, rest and toppling included."""
-    paths = predict_bodies(model, list(z0), times, [body] * len(z0))
-    scores = goal.score(paths, body.lowest(z0[0], paths[:, -1]))
-    best = scores.argsort(stable=True)[:top]
-    return Found(z0[best], scores[best])
-
-
-def _looks(model: GaussianNND, seconds: float, fps: float) -> tuple[Times, GaussianNND]:
+def _looks(model: Dynamics, seconds: float, fps: float) -> tuple[Times, Dynamics]:
     """Times to look at a candidate, and a model that takes the substeps of all frames between.
 
     A look costs memory, not accuracy: a rollout over every frame takes the very same substeps.
@@ -220,10 +230,13 @@ def _looks(model: GaussianNND, seconds: float, fps: float) -> tuple[Times, Gauss
     frames = round(seconds * fps)
     every = max(1, frames // LOOKS)
     at = [*range(0, frames, every), frames]
-    h = 1 / fps / substeps(1 / fps, model.config.max_dt)
+    times = torch.tensor(at, dtype=torch.float64) / fps
+    if not isinstance(model, GaussianNND):
+        return times, model
+    h = 1 / fps / substeps(1 / fps, model.max_dt)
     model = copy.deepcopy(model)
     model.config = changed(model.config, max_dt=h)
-    return torch.tensor(at, dtype=torch.float64) / fps, model
+    return times, model
 
 
 def draw(
@@ -232,13 +245,13 @@ def draw(
     seed: int = SEED,
     base: StateLike | None = None,
     vary: Sequence[str] | None = None,
-    ranges: Ranges | None = None,
+    ranges: SearchRanges | None = None,
 ) -> StateTensor:
     """Candidates ``(n, 22)``: ``base`` with the fields ``vary`` drawn anew.
 
     A smaller draw is a prefix of a larger one, and a field's draw does not depend on the others'.
     """
-    ranges = ranges or Ranges()
+    ranges = ranges or SearchRanges()
     u = torch.rand(n, 16, generator=torch.Generator().manual_seed(seed))
     drawn = {
         "p": _between(u[:, 0:3], ranges.p_xz),

@@ -7,6 +7,7 @@ paper's equation (``free``) or keeps its initial value (``rigid``).
 
 import copy
 from dataclasses import replace as changed
+from pathlib import Path
 from typing import Literal, TypeAlias, get_args
 
 import torch
@@ -15,30 +16,50 @@ from ..errors import unknown_name
 from ..state import StateLike, replace
 from ..types import StateTensor
 from .gaussian_nnd import GaussianNND
-from .weights import load_pretrained
+from .interface import Dynamics
+from .weights import load_model, load_pretrained
 
-Dynamics: TypeAlias = Literal["learned", "structured", "analytic"]
+Variant: TypeAlias = Literal["learned", "structured", "analytic"]
 Scale: TypeAlias = Literal["free", "rigid"]
 
 SCALE_OUTPUTS = slice(6, 9)  # of f_theta: r_v, r_w, r_s
 
 
 def choose(
-    dynamics: Dynamics = "learned", scale: Scale = "free", *, seed: int = 7301
+    dynamics: Variant = "learned", scale: Scale = "free", *, seed: int = 7301
 ) -> GaussianNND:
     """The model that a choice of dynamics and scale stands for, in evaluation mode on the CPU.
 
     ``seed`` is that of the trained weights; ``analytic`` needs none. With ``scale="rigid"`` start
     from ``rigid_state(z0)``.
     """
-    if dynamics not in get_args(Dynamics):
-        raise unknown_name("dynamics", dynamics, get_args(Dynamics))
+    if dynamics not in get_args(Variant):
+        raise unknown_name("dynamics", dynamics, get_args(Variant))
     if scale not in get_args(Scale):
         raise unknown_name("scale", scale, get_args(Scale))
     model = _untrained() if dynamics == "analytic" else load_pretrained(seed)
     if dynamics != "learned":
         model = without_residuals(model)
     return rigid(model) if scale == "rigid" else model
+
+
+def model_of(
+    dynamics: Variant | Dynamics | Path | str, scale: Scale = "free", *, seed: int = 7301
+) -> Dynamics:
+    """A named choice, the model of a checkpoint file that ``newtongs train`` wrote, or a model.
+
+    A model that is no :class:`GaussianNND` is used as it is, whatever ``scale`` says: its sizes
+    follow its own rates.
+    """
+    if isinstance(dynamics, Path) or (
+        isinstance(dynamics, str) and dynamics.endswith(".safetensors")
+    ):
+        dynamics = load_model(dynamics)
+    if isinstance(dynamics, str):
+        return choose(dynamics, scale, seed=seed)  # type: ignore[arg-type]  # it says what is wrong
+    if type(dynamics) is GaussianNND and scale == "rigid":
+        return rigid(dynamics)
+    return dynamics
 
 
 def _untrained() -> GaussianNND:

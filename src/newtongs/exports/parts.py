@@ -55,7 +55,7 @@ def cut(scene: GaussianScene, sh_degree: int | None) -> GaussianScene:
 def provenance(animation: Animation) -> dict[str, Any]:
     """Who made the file and how, in plain values that JSON can hold."""
     made = {"generator": f"newtongs {__version__}", "frames": len(animation), "fps": animation.fps}
-    made["info"] = dict(animation.info)
+    made["about"] = animation.about.to_json()
     to_json(made)
     return made
 
@@ -66,5 +66,5 @@ def to_json(value: Any, *, indent: int | None = None) -> str:
         return json.dumps(value, indent=indent, allow_nan=False, ensure_ascii=False)
     except (TypeError, ValueError) as error:
         raise InputError(
-            f"the animation's info holds what JSON cannot: {error}; use plain finite values"
+            f"the animation's about holds what JSON cannot: {error}; use plain finite values"
         ) from error

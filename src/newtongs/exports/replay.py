@@ -25,14 +25,15 @@ from torch import Tensor
 from .. import __version__
 from ..errors import InputError
 from ..files import foreign, write_atomically
-from ..scene.animation import Animation
+from ..scene.animation import About, Animation
 from ..scene.gaussians import GaussianScene
 from ..scene.io.formats import load, save
 from ..scene.world_frame import WorldFrame
 from ..state import LAYOUT, State
 from .parts import provenance, to_json
 
-FORMAT, VERSION = "newtongs animation", 1
+FORMAT, VERSION = "newtongs animation", 2
+READABLE = (1, 2)  # 1 had a free-form "info" in place of "about"
 FIELDS = ("means", "quats", "log_scales", "logits", "sh")
 BLOCK = 2**20
 
@@ -110,7 +111,9 @@ def _arrays(animation: Animation) -> Arrays:
 
 def _scene_entry(scene: GaussianScene, path: Path, source: Path | str | None) -> dict[str, Any]:
     """Where the Gaussians lie; they are written now if they lie nowhere yet."""
-    if source is not None and _same(load(source), scene):
+    # A .sog's folder or meta.json is more than one file, of which none vouches for the others.
+    whole = source is not None and Path(source).is_file() and Path(source).name != "meta.json"
+    if source is not None and whole and _same(load(source), scene):
         where = Path(source)
     else:
         # Not NAME.ply: that may be the very capture the animation was made of.
@@ -164,10 +167,10 @@ def _read_tree(path: Path) -> dict[str, Any]:
         tree = json.loads(path.read_bytes())
     if not isinstance(tree, dict) or tree.get("format") != FORMAT:
         raise InputError(f"{path} is no saved animation; expected what `animate` wrote as .json")
-    if tree.get("version") != VERSION:
+    if tree.get("version") not in READABLE:
         raise InputError(
             f"{path} has version {tree.get('version')} of the format, newtongs {__version__} reads "
-            f"version {VERSION}; use the newtongs that wrote it, or a newer one"
+            f"up to version {VERSION}; use the newtongs that wrote it, or a newer one"
         )
     return tree
 
@@ -202,7 +205,7 @@ def _animation(tree: dict[str, Any], arrays: Arrays, scene: GaussianScene) -> An
             float(world["scale"]),
             torch.tensor(world["offset"], dtype=torch.float64),
         ),
-        info=tree["info"],
+        about=About.from_json(tree.get("about", {})),
     )
 
 

@@ -4,7 +4,7 @@ This is what is rendered, exported and replayed.
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field, fields
 from typing import Any, NamedTuple
 
 import torch
@@ -39,6 +39,90 @@ class Placement(NamedTuple):
     """``(3,)``, applied before the inner rotation."""
 
 
+@dataclass(frozen=True)
+class ObjectAbout:
+    """How one object was chosen, what it is made of, and what was done to it."""
+
+    id: int
+    selected: str = ""
+    """Which Gaussians, in words."""
+    velocity: tuple[float, ...] = (0.0, 0.0, 0.0)
+    """At the start, in physics units a second."""
+    spin: tuple[float, ...] = (0.0, 0.0, 0.0)
+    """About the axes x, y and z, in rad/s."""
+    mass: float = 1.0
+    restitution: float = 0.0
+    friction: float = 0.0
+    attenuation: float = 0.0
+    motion: str | None = None
+    """The named motion that it follows."""
+    loose: bool = False
+    """Whether it only moves when it is hit."""
+    pieces: int = 0
+    """Convex pieces of its shape; 0 for a ball, and in the paper's engine."""
+
+
+@dataclass(frozen=True)
+class About:
+    """How an animation was made, in plain values that JSON can hold."""
+
+    version: str = ""
+    """Of newtongs."""
+    source: str | None = None
+    """File or name of the scene."""
+    objects: tuple[ObjectAbout, ...] = ()
+    ghosts_removed: int = 0
+    """Gaussians left out because they were copies of an object."""
+    seconds: float = 0.0
+    fps: float = 0.0
+    up: tuple[float, ...] = ()
+    """Of the scene."""
+    floor: float = 0.0
+    """Height along up, in scene units."""
+    floor_is: str = ""
+    """Whether it was found, given, known or assumed."""
+    floor_found: str = ""
+    """What was found in the scene, in words."""
+    lower_floor: float | None = None
+    """Height of a floor assumed below the solid scene, in physics units."""
+    scale: float = 1.0
+    """Physics units in a scene unit."""
+    dynamics: str = ""
+    scale_is: str = ""
+    """rigid or free."""
+    contact: str = ""
+    """world or paper."""
+    seed: int | None = None
+    solid_boxes: int = 0
+    """Boxes that the static rest was merged into."""
+    planes: tuple[tuple[float, ...], ...] = ()
+    boxes: tuple[tuple[float, ...], ...] = ()
+    goal: str | None = None
+    goal_missed_by: tuple[float, ...] = ()
+    """For each object, in physics units."""
+
+    @classmethod
+    def from_json(cls, tree: Mapping[str, Any]) -> "About":
+        """What ``asdict`` gave, after a way through a file; unknown words are left out."""
+        known = {f.name for f in fields(cls)}
+        given = {k: _tuples(v) for k, v in tree.items() if k in known}
+        names = {f.name for f in fields(ObjectAbout)}
+        given["objects"] = tuple(
+            ObjectAbout(**{k: _tuples(v) for k, v in one.items() if k in names})
+            for one in tree.get("objects", ())
+        )
+        return cls(**given)
+
+    def to_json(self) -> dict[str, Any]:
+        """Plain values."""
+        return asdict(self)
+
+
+def _tuples(value: Any) -> Any:
+    """Lists, as JSON has them, as tuples."""
+    return tuple(map(_tuples, value)) if isinstance(value, list | tuple) else value
+
+
 @dataclass(frozen=True, eq=False)
 class Animation:
     """Objects of ``scene`` following ``states``. Frame 0 is the scene itself, bit for bit."""
@@ -51,8 +135,8 @@ class Animation:
     """States ``(T, 22)`` of each moving object, by id, in scene coordinates."""
     world: WorldFrame = field(default_factory=WorldFrame.identity)
     """Where the physics frame lies."""
-    info: Mapping[str, Any] = field(default_factory=dict)
-    """How it was made: plain values that JSON can hold."""
+    about: About = field(default_factory=About)
+    """How it was made."""
 
     def __post_init__(self) -> None:
         for index, z in self.states.items():

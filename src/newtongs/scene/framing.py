@@ -10,7 +10,7 @@ from ..state import State
 from ..types import Vec3
 from .animation import Animation
 from .cameras import Camera, look_at, orbit
-from .placing import OPAQUE, across
+from .placing import VISIBLE, across
 
 FIELD = 50.0  # degrees
 AZIMUTH = 25.0  # degrees from the physics frame's z
@@ -65,7 +65,7 @@ def paper_orbit(
 def swept_points(animation: Animation, index: int) -> Vec3:
     """Extreme points ``(T * 26, 3)`` of an object, a little widened, in all frames, float64."""
     thing = animation.scene.object(index)
-    opaque = thing.means[thing.opacities >= OPAQUE]
+    opaque = thing.means[thing.opacities >= VISIBLE]
     means = (opaque if len(opaque) else thing.means).double()
     ends = means.quantile(0.002, dim=0), means.quantile(0.998, dim=0)
     inside = means.clamp(*ends)  # floaters count for no more than the end of all others

@@ -14,10 +14,11 @@ from .transform import transform
 from .world_frame import WorldFrame
 
 SIGMAS = 1.0  # how far a Gaussian reaches where the extent of an object is meant
-OPAQUE = 0.1  # fainter Gaussians have no say in it
+VISIBLE = 0.1  # fainter Gaussians have no say in it
 TAIL = 0.002  # share of an object's Gaussians at either end that are taken for floaters
 
 DISC_GAUSSIANS = 4000
+PANEL_GAUSSIANS = 2500
 LIGHT, DARK = 0.90, 0.80  # greys of the disc's rings
 RINGS = 6
 
@@ -38,7 +39,7 @@ def moved(
 
 def extent(scene: GaussianScene, direction: Vec3) -> tuple[float, float]:
     """Lowest and highest reach of the opaque Gaussians along a unit ``direction``."""
-    opaque = scene[scene.opacities >= OPAQUE] if (scene.opacities >= OPAQUE).any() else scene
+    opaque = scene[scene.opacities >= VISIBLE] if (scene.opacities >= VISIBLE).any() else scene
     d = direction.to(opaque.means)
     reach = SIGMAS * torch.einsum("i,nij,j->n", d, opaque.covariances, d).clamp_min(0).sqrt()
     middle = opaque.means @ d
@@ -114,5 +115,31 @@ def floor_disc(world: WorldFrame, center: Vec3, radius: float) -> GaussianScene:
         quats=rotations.conjugate(world.rotation).float().expand(DISC_GAUSSIANS, 4),
         opacities=(0.95 * (1 - r**6)).float(),
         colors=grey.float().unsqueeze(-1).expand(-1, 3),
+        ids=BACKGROUND,
+    )
+
+
+def panel(world: WorldFrame, middle: Vec3, a: Vec3, b: Vec3) -> GaussianScene:
+    """A rectangle of flat Gaussians in two greys, given in the physics frame.
+
+    ``middle`` ``(3,)`` is its centre, ``a`` and ``b`` its half edges, across each other.
+    """
+    edges = [float(torch.linalg.vector_norm(x)) for x in (a, b)]
+    step = 2 * math.sqrt(edges[0] * edges[1] / PANEL_GAUSSIANS)
+    counts = [max(round(2 * edge / step), 2) for edge in edges]
+    u, v = ((torch.arange(n, dtype=torch.float64) + 0.5) / n * 2 - 1 for n in counts)
+    u, v = (x.reshape(-1) for x in torch.meshgrid(u, v, indexing="ij"))
+    axes = torch.stack([a / edges[0], torch.linalg.cross(b, a), b / edges[1]], -1)
+    axes[:, 1] /= torch.linalg.vector_norm(axes[:, 1])
+    turn = rotations.multiply(rotations.conjugate(world.rotation), rotations.from_matrix(axes))
+    checks = ((u + 1) * RINGS / 2).floor() + ((v + 1) * RINGS / 2).floor()
+    sigma = 0.6 * step / world.scale
+    n = len(u)
+    return GaussianScene.make(
+        means=world.to_scene(middle + u[:, None] * a + v[:, None] * b).float(),
+        scales=torch.tensor([sigma, 1e-2 * sigma, sigma]).expand(n, 3),
+        quats=turn.float().expand(n, 4),
+        opacities=torch.full((n,), 0.95),
+        colors=torch.where(checks % 2 == 0, LIGHT, DARK).float().unsqueeze(-1).expand(-1, 3),
         ids=BACKGROUND,
     )

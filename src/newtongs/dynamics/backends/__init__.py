@@ -1,61 +1,82 @@
-"""The quickest rollout of a model on the machine at hand; what it computes is the reference."""
+"""The quickest rollout of a model on the machine at hand; what it computes is the reference.
+
+Fast paths read weights and repeat the equations of :class:`GaussianNND`. They serve exactly that
+type: a subclass may have changed an equation and goes to the reference, as every other model does.
+"""
 
 from collections.abc import Sequence
 from importlib.util import find_spec
 
 import torch
 
-from ...state import StateLike
+from ...state import project
 from ...types import StateTensor, Times
 from ..baselines import Predictor
-from ..body import Body
 from ..gaussian_nnd import GaussianNND
+from ..interface import Dynamics
+from ..rollout import check_initial, intervals, substeps
+from ..surfaces import FLOOR, Surface, touch
 
 
-def predictor(model: GaussianNND) -> Predictor:
-    """``model.rollout`` without gradients: fused on CUDA, compiled on the CPU, or as it is.
+def predictor(model: Dynamics) -> Predictor:
+    """Rollouts over the floor without gradients: fused on CUDA, compiled on the CPU, or as it is.
 
     The model's present weights count: ask again after changing them.
     """
-    kind, dtype = model.c_v.device.type, model.c_v.dtype
-    if dtype == torch.float32 and kind == "cuda" and find_spec("triton"):
+    if not isinstance(model, GaussianNND):
+        return lambda z0, times: rollout_over_floor(model, z0, times)
+    if _plain(model, "cuda") and find_spec("triton"):
         from .triton_rollout import FusedRollout
 
         if FusedRollout.supports(model):
             return _fused(model)
-    if dtype == torch.float32 and kind == "cpu" and find_spec("numba"):
+    if _plain(model, "cpu") and find_spec("numba"):
         from .numba_few import rollout_cpu
 
         return lambda z0, times: rollout_cpu(model, z0, times)
     return torch.no_grad()(model.rollout)
 
 
-def predict_body(
-    model: GaussianNND, z0: StateLike, times: Times | Sequence[float], body: Body, **switches: bool
+def rollout_over_floor(model: Dynamics, z0: StateTensor, times: Times) -> StateTensor:
+    """States ``(B, T, 22)`` of any model, with the paper's floor event."""
+    z = project(check_initial(z0)).to(model.like)
+    paths = advance(model, z, intervals(times), (FLOOR,))
+    return torch.cat([z.unsqueeze(1), paths.transpose(0, 1)], dim=1)
+
+
+def _plain(model: Dynamics, device: str) -> bool:
+    """Whether the model is one that fast paths were written for, in float32 on such a device."""
+    like = model.like
+    return type(model) is GaussianNND and like.dtype == torch.float32 and like.device.type == device
+
+
+@torch.no_grad()
+def advance(
+    dynamics: Dynamics, z: StateTensor, dt: Sequence[float], surfaces: Sequence[Surface]
 ) -> StateTensor:
-    """States ``(T, 22)`` of one object ``(22,)``; see :func:`predict_bodies`."""
-    return predict_bodies(model, [z0], times, [body], **switches)[0]
+    """States ``(T, K, 22)`` after each of the intervals ``dt`` (T,), from projected ``z`` (K, 22).
 
-
-def predict_bodies(
-    model: GaussianNND,
-    z0: Sequence[StateLike],
-    times: Times | Sequence[float],
-    bodies: Sequence[Body],
-    **switches: bool,
-) -> StateTensor:
-    """``resting.rollout_body`` of each object, ``(K, T, 22)``: compiled on the CPU, or as it is.
-
-    ``switches`` are its ``rest`` and ``topple``.
+    Each interval is cut into substeps as in :func:`newtongs.dynamics.rollout.rollout`; what comes
+    out does not depend on how many intervals a call has.
     """
-    if model.c_v.dtype == torch.float32 and model.c_v.device.type == "cpu" and find_spec("numba"):
-        from ..fast_body import rollout_bodies_cpu
+    if _plain(dynamics, "cpu") and find_spec("numba") and _only_floor(dynamics, surfaces):
+        from .numba_few import advance_cpu
 
-        return rollout_bodies_cpu(model, z0, times, bodies, **switches)
-    from ..resting import rollout_body
+        assert isinstance(dynamics, GaussianNND)
+        return advance_cpu(dynamics, z, dt).transpose(0, 1)
+    frames = []
+    for interval in dt:
+        n = substeps(interval, dynamics.max_dt)
+        for _ in range(n):
+            z = touch(dynamics.step(z, interval / n), surfaces, dynamics.jump)
+        frames.append(z)
+    return torch.stack(frames)
 
-    pairs = zip(z0, bodies, strict=True)
-    return torch.stack([rollout_body(model, z, times, body, **switches) for z, body in pairs])
+
+def _only_floor(dynamics: Dynamics, surfaces: Sequence[Surface]) -> bool:
+    """Whether the compiled contact is the one asked for."""
+    assert isinstance(dynamics, GaussianNND)
+    return tuple(surfaces) == ((FLOOR,) if dynamics.config.contact else ())
 
 
 def _fused(model: GaussianNND) -> Predictor:

@@ -77,16 +77,37 @@ def rollout_cpu(model: GaussianNND, z0: StateLike, times: Times | Sequence[float
     """
     z0, dt = check_initial(z0), intervals(times)
     require_plain(model, z0)
+    out = _advanced(model, project(z0).reshape(-1, DIM), dt)
+    return out.reshape(*z0.shape[:-1], len(dt) + 1, DIM)
+
+
+@torch.no_grad()
+def advance_cpu(model: GaussianNND, z: StateTensor, dt: Sequence[float]) -> StateTensor:
+    """States ``(K, T, 22)`` after each of the intervals ``dt`` (T,), from projected ``z (K, 22)``.
+
+    One of several calls on end gives what a single call gives: ``z`` is not projected again.
+    """
+    require_plain(model, z)
+    return _advanced(model, z, dt)[:, 1:]
+
+
+def _advanced(model: GaussianNND, z: StateTensor, dt: Sequence[float]) -> StateTensor:
+    """States ``(K, 1 + T, 22)``, the first as given."""
     n = np.array([substeps(t, model.config.max_dt) for t in dt], np.int64)
-    z = project(z0).reshape(-1, DIM).contiguous()
+    z = z.contiguous()
     out = torch.empty(len(z), len(dt) + 1, DIM)
     out[:, 0] = z
     _share(z.numpy(), n, np.array(dt) / n, _plain(model), out.numpy())
-    return out.reshape(*z0.shape[:-1], len(dt) + 1, DIM)
+    return out
 
 
 def require_plain(model: GaussianNND, z0: StateTensor) -> None:
     """Refuse what compiled code is not made for."""
+    if type(model) is not GaussianNND:
+        raise InputError(
+            f"the fast CPU rollout repeats GaussianNND's equations and cannot know those of its "
+            f"subclass {type(model).__name__}; use model.rollout"
+        )
     for x in (z0, model.c_v):
         if x.dtype != torch.float32 or x.device.type != "cpu":
             raise InputError(

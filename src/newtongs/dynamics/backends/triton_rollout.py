@@ -265,7 +265,9 @@ class FusedRollout:
 
     @staticmethod
     def supports(model: GaussianNND) -> bool:
-        """Whether the kernels cover this configuration."""
+        """Whether the kernels cover this configuration; a subclass may have other equations."""
+        if type(model) is not GaussianNND:
+            return False
         c = model.config
         whole = c.contact and c.continuous_residual and c.contact_residual
         return whole and c.solver == "rk4" and c.hidden in (128, 256)

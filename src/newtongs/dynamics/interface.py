@@ -1,0 +1,44 @@
+"""What a simulation asks of a model: how a state changes, and what a contact does to it."""
+
+from typing import Protocol
+
+import torch
+from torch import Tensor
+
+from ..state import project
+from ..types import StateTensor
+from . import floor
+from .solvers import rk4
+
+
+class Dynamics(Protocol):
+    """The motion of single objects.
+
+    Derive a class from this one and define :meth:`rates`; the rest has defaults. Or give any class
+    the same members: :class:`GaussianNND` has them.
+    """
+
+    def rates(self, z: StateTensor) -> StateTensor:
+        """Time derivative of every channel of the states ``z (B, 22)``, gravity included."""
+        ...
+
+    def step(self, z: StateTensor, h: float) -> StateTensor:
+        """The states ``(B, 22)`` after ``h`` seconds of free motion. Default: one step of RK4."""
+        return rk4(self.rates, z, h, project)
+
+    def jump(self, z: StateTensor) -> StateTensor:
+        """The states ``(B, 22)`` after they touched the floor. Default: the paper's response.
+
+        The paper's engine calls it, for other planes in their frame. MuJoCo makes its own contacts.
+        """
+        return floor.jump(z)
+
+    @property
+    def max_dt(self) -> float:
+        """Longest step in seconds. Default: the paper's."""
+        return 1 / 30
+
+    @property
+    def like(self) -> Tensor:
+        """A tensor of the type and on the device that the states must have."""
+        return torch.zeros(())

@@ -1,0 +1,102 @@
+"""The objects of a simulation."""
+
+import math
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from .. import rotations
+from ..errors import InputError
+from ..state import DIM, State, StateLike, as_tensor, project, require_finite
+from ..types import Quat, StateTensor, Times
+from .shapes import Shape
+
+FRICTION = 0.5
+ROLLING = 0.01
+
+
+@dataclass(frozen=True, eq=False)
+class Track:
+    """A motion that is prescribed: states ``(T, 22)`` at ``times (T,)``; held before and after."""
+
+    times: Times
+    states: StateTensor
+
+    def __post_init__(self) -> None:
+        if tuple(self.states.shape) != (len(self.times), DIM) or len(self.times) < 2:
+            raise InputError(
+                f"a track has a state (22,) for each of two times or more, got states "
+                f"{tuple(self.states.shape)} and {len(self.times)} times"
+            )
+
+    def at(self, time: float) -> StateTensor:
+        """The state ``(22,)`` in between: positions on a line, rotations on an arc, in float64."""
+        t = self.times.double()
+        now = min(max(time, float(t[0])), float(t[-1]))
+        i = int(torch.searchsorted(t, now, right=True).clamp(1, len(t) - 1)) - 1
+        share = (now - float(t[i])) / float(t[i + 1] - t[i])
+        a, b = self.states[i].double(), self.states[i + 1].double()
+        z = torch.lerp(a, b, share)
+        State(z).q.copy_(_arc(State(a).q, State(b).q, share))
+        if not float(t[0]) <= time < float(t[-1]):
+            State(z).v.zero_(), State(z).w.zero_(), State(z).u.zero_()
+            return z
+        span = float(t[i + 1] - t[i])
+        State(z).v.copy_((State(b).p - State(a).p) / span)
+        step = rotations.multiply(rotations.conjugate(State(a).q), State(b).q)
+        State(z).w.copy_(rotations.log(step) / span)
+        return z
+
+
+def _arc(a: Quat, b: Quat, share: float) -> Quat:
+    """The rotation ``share`` of the way from ``a`` to ``b``."""
+    turn = rotations.log(rotations.multiply(rotations.conjugate(a), b))
+    return rotations.multiply(a, rotations.exp(share * turn))
+
+
+@dataclass(frozen=True, eq=False)
+class Body:
+    """One object: where it starts, what it is made of, what shape it has."""
+
+    state: StateLike
+    """Initial state ``(22,)``: pose, velocities, mass, restitution and the paper's attenuation."""
+    shape: Shape | None = None
+    """In the axes of the physics frame at the start; MuJoCo needs one, the paper's engine none."""
+    friction: float = FRICTION
+    """Coulomb's coefficient. The paper's engine knows the state's attenuation instead."""
+    rolling: float = ROLLING
+    """Resistance to rolling and to turning on the spot, over the friction's lever of one unit."""
+    asleep: bool = False
+    """Whether it stays as it is until something touches it."""
+    track: Track | None = None
+    """A prescribed motion: the object pushes what it meets and is pushed by nothing."""
+
+    def __post_init__(self) -> None:
+        z = as_tensor(self.state, "state")
+        if tuple(z.shape) != (DIM,):
+            raise InputError(f"state: expected one object's, shape ({DIM},), got {tuple(z.shape)}")
+        require_finite(z, "state")
+        object.__setattr__(self, "state", project(z))
+        for name in ("friction", "rolling"):
+            value = getattr(self, name)
+            if not (0 <= value < math.inf):
+                raise InputError(f"{name} must be 0 or more, got {value}")
+
+    @property
+    def z0(self) -> StateTensor:
+        """The initial state, projected."""
+        assert isinstance(self.state, torch.Tensor)
+        return self.state
+
+
+def lowest(body: Body, z: StateTensor) -> Tensor:
+    """Height ``(...)`` of the lowest point of a body at states ``z`` ``(..., 22)``, float64."""
+    shape, x = body.shape, State(z.double())
+    assert shape is not None
+    turn = rotations.multiply(x.q, rotations.conjugate(State(body.z0.double()).q).expand_as(x.q))
+    up = rotations.to_matrix(turn)[..., 1, :]
+    if shape.radius is not None:
+        return x.p[..., 1] + up @ torch.from_numpy(shape.center) - shape.radius
+    return x.p[..., 1] + (up @ torch.from_numpy(np.concatenate(shape.pieces)).T).amin(-1)

@@ -1,0 +1,60 @@
+"""The spring and damper of MuJoCo's contact that make an object bounce as it is asked to.
+
+A contact pushes with the acceleration ``a = -k r - b v``, where ``r`` is the depth and ``v`` its
+rate, and never pulls. Its restitution follows from ``b``, nearly whatever the mass, the shape and
+the speed. The formula for continuous time is off by some hundredths (gravity acts until the surface
+is left, and ticks are finite), so ``b`` is found by stepping a point against the floor.
+"""
+
+import math
+from functools import lru_cache
+from statistics import fmean
+
+GRAVITY = 9.81
+STIFFNESS = (
+    1e5  # of an object as large as SIZE; a smaller one is stiffer, so that it sinks in alike
+)
+SIZE = 0.5
+STIFFEST = 6e5  # where sqrt(k) times the tick is a fifth: beyond, contacts are rough
+IMPEDANCE = 0.999  # share of a contact's wish that MuJoCo grants
+SPEED = 4.0  # units a second, at which restitution is exact
+PHASES = 8  # of the surface within a tick, over which it is averaged
+MOST_DAMPED = 4.0
+
+
+def stiffness(size: float) -> float:
+    """``k`` for an object whose longest side is ``size``."""
+    return min(STIFFNESS * (SIZE / max(size, 1e-6)) ** 2, STIFFEST)
+
+
+@lru_cache
+def damping(restitution: float, k: float, tick: float) -> float:
+    """``b`` with which an object keeps the part ``restitution`` of its speed."""
+    low, high = 0.0, MOST_DAMPED
+    for _ in range(40):
+        zeta = (low + high) / 2
+        if rebound(SPEED, k, 2 * zeta * math.sqrt(k), tick) > restitution:
+            low = zeta
+        else:
+            high = zeta
+    return 2 * high * math.sqrt(k)
+
+
+def rebound(speed: float, k: float, b: float, tick: float) -> float:
+    """Speed after a bounce over the speed before it, of a point dropped onto the floor."""
+    return fmean(_bounce(speed, k, b, tick, i / PHASES) for i in range(PHASES)) / speed
+
+
+def _bounce(speed: float, k: float, b: float, tick: float, phase: float) -> float:
+    """The speed with which the point leaves the floor; zero if it does not."""
+    r, v = phase * speed * tick, -speed
+    for _ in range(int(1 / tick)):
+        if r <= 0:
+            wish = -k * r - b * v
+            v += tick * max(-GRAVITY, IMPEDANCE * wish - (1 - IMPEDANCE) * GRAVITY)
+        else:
+            v -= tick * GRAVITY
+        r += tick * v
+        if r > 0 and v > 0:
+            return math.sqrt(max(v * v + 2 * GRAVITY * r, 0.0))
+    return 0.0

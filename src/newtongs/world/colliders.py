@@ -1,0 +1,279 @@
+"""The static rest of a scene as solid boxes, so that things land on tables and fall off edges.
+
+The optical depth of the Gaussians fills a grid of cells. What it fills too much is carved away: a
+cell at the top of a surface goes when the Gaussians in it lie in its lower half, or when it holds
+none. Surfaces are thickened downward, and the cells merged greedily into boxes.
+
+Holes under the objects are closed, since no camera ever saw the ground there. What overlaps with an
+object at the start is taken away, since it must be a remainder of that object.
+"""
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, TypeAlias
+
+import numba
+import numpy as np
+import numpy.typing as npt
+import torch
+
+from ..errors import InputError
+from ..scene.find.density import Grid, optical_depth
+from ..scene.gaussians import GaussianScene
+from ..scene.world_frame import WorldFrame
+from .shapes import Shape
+
+Array: TypeAlias = npt.NDArray[Any]
+
+FINENESS = 32  # cells along the size of the moving objects
+SOLID = 1.0  # optical depth from which a cell is filled
+FAINT = 0.1  # opacity up to which a Gaussian is haze
+WIDE = 0.3  # of the objects' size: wider Gaussians are sky and blur
+FLAT = 0.05  # thickness of a wide Gaussian that is part of the floor, of the objects' size
+SPECK = 30  # cells: what hangs together with fewer is a floater
+THICKNESS = 2  # cells that a surface is thickened by, downward
+OUTLIERS = 1e-3  # share of the Gaussians beyond the grid on each side
+REACH = 20.0  # sizes of the objects around them that the grid covers at most, sideways
+ABOVE = 8.0  # and upward
+MOST_CELLS = 48_000_000
+MOST_BOXES = 20_000  # more are made fewer by coarser cells
+COARSER = 1.4
+
+
+@dataclass(frozen=True, eq=False)
+class Collider:
+    """Solid boxes in the physics frame."""
+
+    boxes: Array
+    """Lowest and highest corner ``(N, 2, 3)``."""
+    cell: float
+    """Edge of the cells that they were merged from."""
+
+    @property
+    def bottom(self) -> float:
+        """Height of the lowest box; infinite if there is none."""
+        return float(self.boxes[:, 0, 1].min()) if len(self.boxes) else math.inf
+
+    @property
+    def top(self) -> float:
+        """Height of the highest box."""
+        return float(self.boxes[:, 1, 1].max()) if len(self.boxes) else -math.inf
+
+
+def collider(
+    scene: GaussianScene,
+    world: WorldFrame,
+    *,
+    size: float = 0.5,
+    cell: float | None = None,
+    objects: Sequence[tuple[Shape, Array]] = (),
+    floor: float = 0.0,
+) -> Collider:
+    """The solid parts of a scene.
+
+    Args:
+        scene: its static Gaussians.
+        world: takes them to the physics frame.
+        size: of the objects that are to move, in physics units; decides how fine the cells are.
+        cell: edge of a cell instead.
+        objects: shape and position ``p (3,)`` of each object at the start.
+        floor: how far the Gaussians of the floor y = 0 stray from it; among these, wide ones count.
+    """
+    if cell is not None and not cell > 0:
+        raise InputError(f"cell: expected a length above zero, got {cell}")
+    if not size > 0:
+        raise InputError(f"size: expected a length above zero, got {size}")
+    h = cell or size / FINENESS
+    part = _matter(scene, world, size, floor)
+    if not len(part):
+        return Collider(np.empty((0, 2, 3)), h)
+    low, high = _region(part, world, size, objects)
+    while True:
+        grid = _aligned(low, high, h)
+        filled = _filled(part, world, grid)
+        for shape, p in objects:
+            _make_room(filled, grid, shape, p)
+        boxes = merged(filled)
+        if len(boxes) <= MOST_BOXES:
+            return Collider(grid.low + boxes * grid.h, float(grid.h[0]))
+        h = float(grid.h[0]) * COARSER
+
+
+def _matter(scene: GaussianScene, world: WorldFrame, size: float, floor: float) -> GaussianScene:
+    """Gaussians that can be touched: not faint, and not wide unless they lie flat in the floor."""
+    scales = (scene.log_scales + math.log(world.scale)).sort(-1).values
+    narrow = scales[:, 2] < math.log(WIDE * size)
+    if floor > 0:
+        flat = (scales[:, 0] < math.log(FLAT * size)) & (scales[:, 2] < math.log(size))
+        y = world.to_physics(scene.means)[:, 1]
+        narrow |= flat & (y.abs() <= floor)
+    opaque = scene.logits > math.log(FAINT / (1 - FAINT))
+    return scene[opaque & narrow & torch.isfinite(scene.means).all(-1)]
+
+
+def _region(
+    scene: GaussianScene,
+    world: WorldFrame,
+    size: float,
+    objects: Sequence[tuple[Shape, Array]],
+) -> tuple[Array, Array]:
+    """Corners of the part of space that is worth cells."""
+    x = world.to_physics(scene.means).numpy(force=True)
+    rank = int(OUTLIERS * len(x))
+    ordered = np.partition(x, (rank, len(x) - 1 - rank), axis=0)
+    low, high = (
+        ordered[i].astype(float) - sign * size / 8 for i, sign in ((rank, 1), (-1 - rank, -1))
+    )
+    if objects:
+        at = np.array([p for _, p in objects])
+        sides, up = REACH * size * np.array([1, 0, 1]), ABOVE * size * np.array([0, 1, 0])
+        far = np.array([0.0, np.inf, 0.0])
+        low = np.maximum(low, at.min(0) - sides - far)
+        high = np.minimum(high, at.max(0) + sides + up)
+    return low, np.maximum(high, low + size / FINENESS)
+
+
+def _aligned(low: Array, high: Array, h: float) -> Grid:
+    """Cells of edge ``h``, or coarser, one of whose faces lies in the plane y = 0."""
+    count = float(np.prod((high - low) / h + 4))
+    h *= max(1.0, (count / MOST_CELLS) ** (1 / 3))
+    low = np.array([low[0], math.floor(low[1] / h) * h, low[2]])
+    return Grid.around(low, high, np.full(3, h), margin=THICKNESS + 1)
+
+
+def _filled(scene: GaussianScene, world: WorldFrame, grid: Grid) -> Array:
+    """Solid cells: filled, without floaters, carved, thickened."""
+    from scipy import ndimage
+
+    filled = optical_depth(scene, world, grid) >= SOLID
+    label, n = ndimage.label(filled, np.ones((3, 3, 3)))
+    if n:
+        count = np.bincount(label.ravel())
+        count[0] = 0
+        filled = (count >= SPECK)[label]
+    del label
+    _carve(filled, *_heights(scene, world, grid))
+    for _ in range(THICKNESS):
+        filled[:, :-1] |= filled[:, 1:]
+    return filled
+
+
+def _heights(scene: GaussianScene, world: WorldFrame, grid: Grid) -> tuple[Array, Array]:
+    """Cells ``(M, 3)`` that hold Gaussians, and where in the cell these lie, from 0 to 1 in y."""
+    x = world.to_physics(scene.means).numpy(force=True)
+    inside = ((x >= grid.low) & (x < grid.low + grid.h * grid.shape)).all(-1)
+    x, weight = x[inside], scene.opacities.numpy(force=True)[inside]
+    cells = grid.cells(x)
+    key = np.ravel_multi_index(tuple(cells.T), grid.shape)
+    found, inverse = np.unique(key, return_inverse=True)
+    share = (x[:, 1] - grid.low[1]) / grid.h[1] - cells[:, 1]
+    mean = np.bincount(inverse, share * weight) / np.bincount(inverse, weight)
+    return np.stack(np.unravel_index(found, grid.shape), -1), mean
+
+
+def _carve(filled: Array, cells: Array, height: Array) -> None:
+    """Take cells away, in place, that stand above the surface they were filled for."""
+    low_half = np.zeros(filled.shape, bool)  # or empty
+    holds = np.zeros(filled.shape, bool)
+    x, y, z = cells.T
+    holds[x, y, z] = True
+    low_half[x, y, z] = height < 0.5
+    top = filled.copy()
+    top[:, :-1] &= ~filled[:, 1:]
+    below = np.zeros_like(filled)
+    below[:, 1:] = filled[:, :-1]
+    # A cell that holds nothing was filled by its neighbours' reach; but it goes only where the cell
+    # below remains, so that a thin surface loses no cell.
+    filled &= ~(top & below & (low_half | ~holds))
+
+
+def _make_room(filled: Array, grid: Grid, shape: Shape, p: Array) -> None:
+    """Close the ground under an object, then take away what overlaps with it, in place."""
+    low, high = (p + corner for corner in shape.bounds)
+    first = np.maximum(grid.cells(low[None])[0] - 1, 0)
+    last = np.minimum(grid.cells(high[None])[0] + 2, grid.shape)
+    if (first >= last).any():
+        return
+    _close_ground(filled, grid, first, last, low[1])
+    box = np.stack(np.meshgrid(*map(np.arange, first, last), indexing="ij"), -1).reshape(-1, 3)
+    top = grid.low[1] + (box[:, 1] + 1) * grid.h[1]
+    overlapping = (top > low[1] + 1e-3 * grid.h[1]) & _inside(
+        shape, grid.middles(box) - p, margin=float(grid.h[0])
+    )
+    filled[tuple(box[overlapping].T)] = False
+
+
+def _close_ground(filled: Array, grid: Grid, first: Array, last: Array, low: float) -> None:
+    """Fill holes in the layer that an object stands on, where they lie within its outline."""
+    from scipy import ndimage
+
+    top = math.floor((low - grid.low[1]) / grid.h[1] + 1e-3)  # the first layer above
+    if not THICKNESS <= top < filled.shape[1]:
+        return
+    ground = filled[:, top - THICKNESS : top].any(1)
+    patch = np.zeros_like(ground)
+    patch[first[0] : last[0], first[2] : last[2]] = True
+    if not (ground & ndimage.binary_dilation(patch, iterations=2)).any():
+        return  # it hangs in the air
+    whole = ndimage.binary_fill_holes(ground)
+    filled[:, top - THICKNESS : top] |= (whole & patch)[:, None]
+
+
+def _inside(shape: Shape, x: Array, *, margin: float) -> Array:
+    """Which points ``(N, 3)``, relative to the object, lie in it or within ``margin`` of it."""
+    from scipy.spatial import ConvexHull
+
+    if shape.radius is not None:
+        return np.linalg.norm(x - shape.center, axis=-1) <= shape.radius + margin
+    found = np.zeros(len(x), bool)
+    for piece in shape.pieces:
+        planes = ConvexHull(piece).equations
+        found |= (x @ planes[:, :3].T + planes[:, 3]).max(-1) <= margin
+    return found
+
+
+def merged(filled: Array) -> Array:
+    """Boxes ``(N, 2, 3)`` of whole cells that together are the filled ones, none counted twice."""
+    out = np.empty((max(int(filled.sum()), 1), 6), np.int64)
+    n = _merge(np.ascontiguousarray(filled), np.zeros(filled.shape, np.bool_), out)
+    return out[:n].reshape(-1, 2, 3)
+
+
+@numba.njit(cache=True, nogil=True)
+def _merge(filled: Array, done: Array, out: Array) -> int:
+    """Each free cell grows along x, then z, then y, as far as everything is filled and free."""
+    nx, ny, nz = filled.shape
+    count = 0
+    for y in range(ny - 1, -1, -1):
+        for x in range(nx):
+            for z in range(nz):
+                if not filled[x, y, z] or done[x, y, z]:
+                    continue
+                x1 = x + 1
+                while x1 < nx and filled[x1, y, z] and not done[x1, y, z]:
+                    x1 += 1
+                z1 = z + 1
+                while z1 < nz and _free(filled, done, x, x1, y, y + 1, z1, z1 + 1):
+                    z1 += 1
+                y0 = y
+                while y0 > 0 and _free(filled, done, x, x1, y0 - 1, y0, z, z1):
+                    y0 -= 1
+                for a in range(x, x1):
+                    for b in range(y0, y + 1):
+                        for c in range(z, z1):
+                            done[a, b, c] = True
+                out[count] = (x, y0, z, x1, y + 1, z1)
+                count += 1
+    return count
+
+
+@numba.njit(cache=True, nogil=True)
+def _free(filled: Array, done: Array, x0: int, x1: int, y0: int, y1: int, z0: int, z1: int) -> bool:
+    """Whether all cells of a box are filled and in no other box."""
+    for x in range(x0, x1):
+        for y in range(y0, y1):
+            for z in range(z0, z1):
+                if not filled[x, y, z] or done[x, y, z]:
+                    return False
+    return True

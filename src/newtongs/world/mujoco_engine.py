@@ -1,0 +1,313 @@
+"""Contacts by MuJoCo: convex pieces, friction, rolling, toppling, piles, and rest.
+
+A body of MuJoCo's has the axes of the object's state, so that its coordinates and velocities are
+the state's: ``(p, q)`` and ``(v, w)``. Time goes in ticks of 1/3840 s, counted from zero; a frame
+is the tick nearest to it. The dynamics' own terms (drag, a learned residual) act as force and torque
+and are evaluated anew every 1/48 s. Sizes do not change.
+"""
+
+import copy
+import math
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import mujoco
+import numpy as np
+import torch
+from torch import Tensor
+
+from ..dynamics.interface import Dynamics
+from ..dynamics.surfaces import Box, Floor, Plane, Surface
+from ..errors import InputError
+from ..state import DIM, State
+from ..types import GRAVITY, StateTensor
+from .bodies import Body
+from .bounce import IMPEDANCE, damping, stiffness
+from .surroundings import Surroundings
+
+TICKS = 3840  # a second; with half as many a bounce is off by up to 0.03
+HELD = TICKS // 48  # ticks for which forces are held
+TIE = 1e-6  # of a tick: times exactly between two ticks go to the later one
+CATCH = -1e3  # a last floor, far below everything
+SLOW, SLOW_TURN, QUIET = 0.03, 0.15, TICKS // 4  # what sleeps: slower than this for so many ticks
+TOLERANCE = 1e-5  # speed below which MuJoCo lets sleep
+SLEEPY = 1e-6  # weight of velocities against that tolerance, where sleep is due
+DRIVEN = 1e5  # mass of a body whose motion is prescribed, over its own
+LIGHTEST = 1e-3  # inertia over the largest, as MuJoCo likes it
+
+OVERLAP, SEPARATIONS = 1e-4, 30  # depth at the start that is left, and how often it is reduced
+
+PLANE, BOX = mujoco.mjtGeom.mjGEOM_PLANE, mujoco.mjtGeom.mjGEOM_BOX
+CONVEX = mujoco.mjtMeshInertia.mjMESH_INERTIA_CONVEX
+SPHERE, MESH = mujoco.mjtGeom.mjGEOM_SPHERE, mujoco.mjtGeom.mjGEOM_MESH
+
+
+class MujocoEngine:
+    """One MuJoCo model and its data."""
+
+    def __init__(
+        self, objects: Sequence[Body], dynamics: Dynamics, surroundings: Surroundings
+    ) -> None:
+        self.objects, self.dynamics = objects, dynamics
+        self.model = _compile(objects, surroundings)
+        self.data = mujoco.MjData(self.model)
+        self.tick = 0
+        self.quiet = np.zeros(len(objects), int)  # ticks for which each has been slow
+        self.driven = {i: body.track for i, body in enumerate(objects) if body.track is not None}
+        z0 = torch.stack([body.z0.double() for body in objects])
+        self._fixed = z0  # scale and material, which do not change
+        for i, z in enumerate(z0):
+            self._write(i, z)
+
+    # --- the state -------------------------------------------------------------------------------
+
+    @property
+    def states(self) -> StateTensor:
+        """Present states ``(K, 22)``, float64."""
+        z = self._fixed.clone()
+        pose = torch.from_numpy(self.data.qpos.reshape(-1, 7).copy())
+        rate = torch.from_numpy(self.data.qvel.reshape(-1, 6).copy())
+        x = State(z)
+        x.p.copy_(pose[:, :3])
+        x.q.copy_(pose[:, 3:])
+        x.v.copy_(rate[:, :3])
+        x.w.copy_(rate[:, 3:])
+        for i, track in self.driven.items():
+            now = State(track.at(self.tick / TICKS))
+            State(z[i]).s.copy_(now.s)
+            State(z[i]).u.copy_(now.u)
+        return z
+
+    @property
+    def asleep(self) -> Tensor:
+        """Which objects ``(K,)`` MuJoCo has put to sleep."""
+        return torch.from_numpy(self.data.tree_asleep >= 0)
+
+    def set(self, index: int, z: StateTensor) -> None:
+        """Replace one state. MuJoCo wakes what has a velocity."""
+        self._write(index, z)
+        self.quiet[index] = 0
+        self._weigh()
+
+    def _write(self, index: int, z: StateTensor) -> None:
+        x = State(z.double())
+        self.data.qpos[7 * index : 7 * index + 7] = torch.cat([x.p, x.q]).numpy()
+        self.data.qvel[6 * index : 6 * index + 6] = torch.cat([x.v, x.w]).numpy()
+
+    def snapshot(self) -> Any:
+        """MuJoCo's data, whole."""
+        return copy.copy(self.data), self.tick, self.quiet.copy()
+
+    def restore(self, snapshot: Any) -> None:
+        """Back to it."""
+        data, self.tick, quiet = snapshot
+        self.quiet = quiet.copy()
+        self._weigh()
+        mujoco.mj_copyData(self.data, self.model, data)
+
+    # --- time ------------------------------------------------------------------------------------
+
+    def advance(
+        self, start: float, times: Sequence[float], tell: Callable[[int, int], None] | None
+    ) -> StateTensor:
+        """See :class:`newtongs.world.simulation.Engine`."""
+        if self.tick == 0:
+            _separate(self.model, self.data)
+        frames = []
+        for done, time in enumerate(times):
+            self._reach(math.floor(time * TICKS + 0.5 + TIE))
+            frames.append(self.states)
+            if tell is not None:
+                tell(done + 1, len(times))
+        return torch.stack(frames)
+
+    def _reach(self, tick: int) -> None:
+        """Tick by tick, forces anew where they are due."""
+        while self.tick < tick:
+            if self.tick % HELD == 0:
+                self._rest()
+                self._apply()
+            due = min(tick, (self.tick // HELD + 1) * HELD)
+            if self.driven:
+                due = self.tick + 1
+                self._drive()
+            mujoco.mj_step(self.model, self.data, due - self.tick)
+            self.tick = due
+        if self.driven:
+            self._drive()
+        _check(self.data)
+
+    def _apply(self) -> None:
+        """The dynamics' accelerations beyond gravity, as force and torque on what is awake."""
+        z = self.states
+        rate = State(self.dynamics.rates(z.to(self.dynamics.like)).detach().cpu().double())
+        awake = self.quiet < QUIET  # a force would keep awake what is about to sleep
+        mass = self.model.body_mass[1:, None]
+        frame = self.data.ximat[1:].reshape(-1, 3, 3)  # the axes of inertia
+        turn = self.data.xmat[1:].reshape(-1, 3, 3)
+        spin = np.einsum("kij,kj->ki", turn, rate.w.numpy())
+        inner = np.einsum("kji,kj->ki", frame, spin) * self.model.body_inertia[1:]
+        force = mass * (rate.v.numpy() - np.array(GRAVITY))
+        torque = np.einsum("kij,kj->ki", frame, inner)
+        # Not a product with ``awake``: a negative zero would be a force to MuJoCo.
+        self.data.xfrc_applied[1:] = np.where(awake[:, None], np.hstack([force, torque]), 0.0)
+
+    def _rest(self) -> None:
+        """Let sleep what has been slow for a quarter of a second.
+
+        MuJoCo's own rule, ten slow ticks, would stop a thing at the top of its flight. So its
+        tolerance is next to nothing, and velocities weigh next to nothing where sleep is due. It
+        decides by islands: what touches something that still moves stays awake.
+        """
+        rate = self.data.qvel.reshape(-1, 6)
+        speed, turn = (np.linalg.norm(x, axis=-1) for x in (rate[:, :3], rate[:, 3:]))
+        moving = (speed > SLOW) | (turn > SLOW_TURN)
+        self.quiet = np.where(moving, 0, self.quiet + HELD)
+        self._weigh()
+
+    def _weigh(self) -> None:
+        weight = np.where(self.quiet >= QUIET, SLEEPY, 1.0)
+        self.model.dof_length[:] = np.repeat(weight, 6)
+
+    def _drive(self) -> None:
+        """Set the bodies whose motion is prescribed to where they are now."""
+        for i, track in self.driven.items():
+            self._write(i, track.at(self.tick / TICKS))
+
+
+def _check(data: mujoco.MjData) -> None:
+    if not np.isfinite(data.qpos).all() or np.abs(data.qpos).max() > 1e8:
+        raise InputError(
+            "the simulation left all bounds; start with smaller velocities, or objects of "
+            "more equal size and mass"
+        )
+
+
+def _separate(model: mujoco.MjModel, data: mujoco.MjData) -> None:
+    """Push apart what overlaps a little at the start, without giving it a speed.
+
+    Shapes are approximate. Left to the contacts, an overlap would become a jump. What sleeps stays.
+    """
+    for _ in range(SEPARATIONS):
+        mujoco.mj_kinematics(model, data)
+        mujoco.mj_comPos(model, data)
+        mujoco.mj_collision(model, data)
+        shifts = np.zeros((model.nbody, 3))
+        for contact in data.contact:
+            if contact.dist < -OVERLAP:
+                pair = model.geom_bodyid[contact.geom]
+                free = [b > 0 and data.tree_asleep[b - 1] < 0 for b in pair]
+                push = -contact.dist * contact.frame[:3] / max(sum(free), 1)
+                for body, sign, movable in zip(pair, (-1, 1), free, strict=True):
+                    if movable and np.linalg.norm(push) > np.linalg.norm(shifts[body]):
+                        shifts[body] = sign * push
+        if not shifts.any():
+            break
+        data.qpos.reshape(-1, 7)[:, :3] += shifts[1:]
+
+
+# --- the model -----------------------------------------------------------------------------------
+
+
+def _compile(objects: Sequence[Body], surroundings: Surroundings) -> mujoco.MjModel:
+    """MuJoCo's model of bodies and surroundings."""
+    spec = mujoco.MjSpec()
+    spec.compiler.balanceinertia = True
+    option = spec.option
+    option.timestep = 1 / TICKS
+    option.gravity = GRAVITY
+    option.cone = mujoco.mjtCone.mjCONE_ELLIPTIC
+    option.sleep_tolerance = TOLERANCE
+    option.enableflags |= int(mujoco.mjtEnableBit.mjENBL_SLEEP)
+    option.disableflags |= int(mujoco.mjtDisableBit.mjDSBL_AUTORESET)
+    _add_surroundings(spec, surroundings)
+    for i, body in enumerate(objects):
+        _add_body(spec, i, body)
+    return spec.compile()
+
+
+def _add_surroundings(spec: mujoco.MjSpec, surroundings: Surroundings) -> None:
+    world = spec.worldbody
+    for surface in (*surroundings.surfaces, Plane((0.0, 1.0, 0.0), CATCH)):
+        world.add_geom(**_surface_geom(surface))
+    for low, high in surroundings.solids:
+        world.add_geom(type=BOX, pos=(low + high) / 2, size=(high - low) / 2)
+
+
+def _surface_geom(surface: Surface) -> dict[str, Any]:
+    """MuJoCo's words for a floor, a plane or a box."""
+    if isinstance(surface, Floor):
+        surface = Plane((0.0, 1.0, 0.0), 0.0)
+    if isinstance(surface, Plane):
+        normal = np.array(surface.normal)
+        return {
+            "type": PLANE, "pos": surface.offset * normal, "size": (0, 0, 1),
+            "quat": _turn_from_z(normal),
+        }  # fmt: skip
+    if isinstance(surface, Box):
+        low, high = np.array(surface.low), np.array(surface.high)
+        return {"type": BOX, "pos": (low + high) / 2, "size": (high - low) / 2}
+    raise InputError(
+        f"MuJoCo knows the floor, planes and boxes, not a {type(surface).__name__}; "
+        "use contact='paper' for a surface of your own"
+    )
+
+
+def _turn_from_z(n: np.ndarray) -> np.ndarray:
+    """The shortest rotation ``(4,)``, scalar first, that takes +z to the unit vector ``n``."""
+    if n[2] < -1 + 1e-9:
+        return np.array([0.0, 1.0, 0.0, 0.0])
+    q = np.array([1 + n[2], -n[1], n[0], 0.0])
+    return q / np.linalg.norm(q)
+
+
+def _add_body(spec: mujoco.MjSpec, index: int, body: Body) -> None:
+    """A free body with the state's axes."""
+    if body.shape is None:
+        raise InputError(f"object {index} has no shape; give one: Body(state, Shape.ball(0.2))")
+    x = State(body.z0.double())
+    shape = body.shape.turned((x.q * torch.tensor([1.0, -1, -1, -1])).numpy())
+    mass = float(x.m) * (DRIVEN if body.track is not None else 1.0)
+    made = spec.worldbody.add_body(
+        name=f"object {index}", pos=x.p.numpy(), quat=x.q.numpy(), mass=mass,
+        explicitinertial=True, ipos=shape.center, fullinertia=_six(mass * shape.inertia),
+        sleep=_sleep_policy(body),
+    )  # fmt: skip
+    made.add_freejoint()
+    contact = _contact(body, shape.size)
+    if shape.radius is not None:
+        made.add_geom(type=SPHERE, size=(shape.radius, 0, 0), pos=shape.center, **contact)
+    for j, corners in enumerate(shape.pieces):
+        name = f"piece {index} {j}"
+        spec.add_mesh(
+            name=name, uservert=corners.ravel(), inertia=mujoco.mjtMeshInertia.mjMESH_INERTIA_CONVEX
+        )
+        made.add_geom(type=MESH, meshname=name, **contact)
+
+
+def _sleep_policy(body: Body) -> Any:
+    policy = mujoco.mjtSleepPolicy
+    if body.track is not None:
+        return policy.mjSLEEP_NEVER
+    return policy.mjSLEEP_INIT if body.asleep else policy.mjSLEEP_ALLOWED
+
+
+def _contact(body: Body, size: float) -> dict[str, Any]:
+    """What an object's surface does; among two objects the less bouncy one decides."""
+    k = stiffness(size)
+    e = min(float(State(body.z0).e), 0.999)
+    return {
+        "mass": 0.0, "priority": 1, "condim": 6,
+        "friction": (body.friction, body.rolling * size, body.rolling * size),
+        "solref": (-k, -damping(e, k, 1 / TICKS)),
+        "solimp": (IMPEDANCE, IMPEDANCE, 0.001, 0.5, 2),
+    }  # fmt: skip
+
+
+def _six(inertia: np.ndarray) -> tuple[float, ...]:
+    """A symmetric matrix as MuJoCo takes it: xx, yy, zz, xy, xz, yz."""
+    m = inertia + LIGHTEST * np.trace(inertia) / 3 * np.eye(3)
+    return m[0, 0], m[1, 1], m[2, 2], m[0, 1], m[0, 2], m[1, 2]
+
+
+assert DIM == 22  # the state's poses and rates are read off MuJoCo's coordinates by name

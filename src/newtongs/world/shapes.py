@@ -1,0 +1,366 @@
+"""What an object collides with: a few convex pieces, or a ball, and how its mass is spread.
+
+The object's Gaussians fill a grid of cells; holes are closed and the inside is filled. The solid is
+then cut: always the piece whose hull holds the most air is halved, along the axis-parallel cut
+after which the two hulls are smallest together. An object that is convex anyway stays in one piece, whose
+corners are the outermost points of its Gaussians; a round one becomes a ball.
+"""
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Any, TypeAlias
+
+import numpy as np
+import numpy.typing as npt
+import torch
+
+from .. import rotations
+from ..errors import InputError
+from ..scene.find.density import Grid, optical_depth
+from ..scene.gaussians import GaussianScene
+from ..scene.placing import SIGMAS, TAIL, VISIBLE
+from ..scene.world_frame import WorldFrame
+
+Array: TypeAlias = npt.NDArray[Any]
+
+CELLS = 48  # along the object's longest side
+MOST_CELLS = 12_000  # of the solid; more are merged to coarser ones
+SOLID = 0.5  # optical depth from which a cell is filled
+CLOSED = 2  # cells: holes in the skin up to twice that wide are closed
+SPECK = 0.01  # of the largest component: smaller ones are left out
+PIECES = 16
+ENOUGH = 0.01  # air in the worst hull over the whole solid, at which cutting stops
+CUTS = 7  # places tried along each axis
+CORNERS = 48  # of a piece at most
+ROUND = 0.03  # how far, of its radius, the outermost points of a ball may stray
+CONVEX = 0.06  # air in the hull over the solid, up to which an object counts as convex
+THINNEST = 0.02  # of the longest side: a sheet of paper is made that thick
+
+
+@dataclass(frozen=True, eq=False)
+class Shape:
+    """A rigid body of mass one in its own axes, the origin at the object's position ``p``."""
+
+    pieces: tuple[Array, ...]
+    """Corners ``(K, 3)`` of each convex piece; none for a ball."""
+    center: Array
+    """Centre of mass ``(3,)``."""
+    inertia: Array
+    """Inertia ``(3, 3)`` about it, of mass one."""
+    radius: float | None = None
+    """Of a ball around ``center``."""
+
+    @property
+    def size(self) -> float:
+        """The longest side of the box around it."""
+        low, high = self.bounds
+        return float((high - low).max())
+
+    @property
+    def bounds(self) -> tuple[Array, Array]:
+        """Lowest and highest corner ``(3,)``."""
+        if self.radius is not None:
+            return self.center - self.radius, self.center + self.radius
+        corners = np.concatenate(self.pieces)
+        return corners.min(0), corners.max(0)
+
+    @property
+    def volume(self) -> float:
+        """Of all pieces, overlaps counted twice."""
+        if self.radius is not None:
+            return 4 / 3 * math.pi * self.radius**3
+        return sum(_hull_volume(piece) for piece in self.pieces)
+
+    def turned(self, q: Array) -> "Shape":
+        """The same body after the rotation ``q`` (4,), scalar first, about its origin."""
+        R = rotations.to_matrix(torch.as_tensor(q, dtype=torch.float64)).numpy()
+        return replace(
+            self,
+            pieces=tuple(piece @ R.T for piece in self.pieces),
+            center=R @ self.center,
+            inertia=R @ self.inertia @ R.T,
+        )
+
+    @classmethod
+    def ball(cls, radius: float) -> "Shape":
+        """A ball of even density around the origin."""
+        if not radius > 0:
+            raise InputError(f"a ball's radius must be positive, got {radius}")
+        return cls((), np.zeros(3), 0.4 * radius**2 * np.eye(3), float(radius))
+
+    @classmethod
+    def box(cls, half: Sequence[float]) -> "Shape":
+        """A box of even density around the origin, with half edges ``(3,)``."""
+        a = np.asarray(half, float)
+        if a.shape != (3,) or not (a > 0).all():
+            raise InputError(f"a box needs three positive half edges, got {half}")
+        signs = np.array(np.meshgrid(*[(-1, 1)] * 3)).reshape(3, -1).T
+        square = a**2
+        return cls((signs * a,), np.zeros(3), np.diag((square.sum() - square) / 3))
+
+    @classmethod
+    def hull(cls, points: Array) -> "Shape":
+        """The convex hull of points ``(N, 3)``, filled evenly."""
+        x = np.asarray(points, float)
+        if x.ndim != 2 or x.shape[-1] != 3 or not len(x) or not np.isfinite(x).all():
+            raise InputError(f"points: expected finite numbers of shape (N, 3), got {x.shape}")
+        x = _thickened(x)
+        center, inertia = _hull_moments(x)
+        return cls((_few(x),), center, inertia)
+
+    @classmethod
+    def of_gaussians(
+        cls, scene: GaussianScene, world: WorldFrame, origin: Array, *, pieces: int = PIECES
+    ) -> "Shape":
+        """The shape of an object.
+
+        Args:
+            scene: the object's Gaussians alone.
+            world: takes them to the physics frame, in whose axes the shape is.
+            origin: the object's position ``p (3,)`` in the physics frame.
+            pieces: how many convex pieces at most.
+        """
+        if not len(scene):
+            raise InputError("an object without Gaussians has no shape; select at least one")
+        skin = outermost(scene, world)
+        low, high = skin.min(0), skin.max(0)
+        cells, grid = _solid(scene, world, low, high)
+        if len(cells) < 8:
+            return cls.hull(skin - origin)
+        solid = _Solid(cells)
+        fitted = _Fit.onto(grid, cells, low, high)
+        center, inertia = _moments(fitted(grid.middles(cells)), grid.h * fitted.scale)
+        if solid.air <= CONVEX * solid.volume:
+            radius = _ball_radius(skin)
+            middle = (low + high) / 2
+            if radius is not None:
+                return replace(cls.ball(radius), center=middle - origin)
+            return cls((_few(_thickened(skin)) - origin,), center - origin, inertia)
+        found = [
+            fitted(grid.low + _outer_corners(part.cells) * grid.h) for part in solid.cut(pieces)
+        ]
+        return cls(tuple(_few(x) - origin for x in found), center - origin, inertia)
+
+
+# --- the skin: outermost points of the Gaussians -------------------------------------------------
+
+DIRECTIONS = 512  # in which the outermost points are looked for: one every 9 degrees
+CHUNK = 32  # directions at a time, to keep 60,000 Gaussians within some 10 MB
+
+
+def directions(n: int) -> torch.Tensor:
+    """``n`` unit vectors ``(n + 6, 3)`` spread evenly (a Fibonacci spiral), and the six axes."""
+    i = torch.arange(n, dtype=torch.float64) + 0.5
+    y, turn = 1 - 2 * i / n, math.pi * (1 + math.sqrt(5)) * i
+    r = (1 - y * y).sqrt()
+    axes = torch.eye(3, dtype=torch.float64)
+    return torch.cat([axes, -axes, torch.stack([r * turn.cos(), y, r * turn.sin()], -1)])
+
+
+def outermost(scene: GaussianScene, world: WorldFrame) -> Array:
+    """The farthest surface point in each of some 500 directions ``(D, 3)``, physics frame.
+
+    Gaussians reach ``SIGMAS`` standard deviations; faint ones do not count, and a share ``TAIL`` of
+    all may stick out: captured objects have floaters around them.
+    """
+    kept = scene.opacities >= VISIBLE
+    part = scene[kept] if kept.any() else scene
+    x = world.to_physics(part.means).double()
+    quats = part.quats.double()
+    turn = rotations.multiply(world.rotation.to(quats).expand_as(quats), quats)
+    axes = rotations.to_matrix(turn) * (world.scale * part.scales.double()).unsqueeze(-2)
+    d = directions(DIRECTIONS).to(x)
+    rank = math.floor(TAIL * len(x)) + 1
+    found = torch.cat([_supports(x, axes, some, rank) for some in d.split(CHUNK)])
+    return (_clipped(found, x.median(0).values, d) if rank > 1 else found).numpy()
+
+
+def _supports(x: torch.Tensor, axes: torch.Tensor, d: torch.Tensor, rank: int) -> torch.Tensor:
+    """The ``rank``-th farthest surface point in each direction ``d (D, 3)``: ``(D, 3)``."""
+    along = torch.einsum("nji,dj->dni", axes, d)  # sqrt(Sigma) d, in the Gaussian's own axes
+    reach = torch.linalg.vector_norm(along, dim=-1)
+    best = (d @ x.mT + SIGMAS * reach).topk(rank, dim=-1).indices[:, -1]
+    row = torch.arange(len(d))
+    push = torch.einsum("dij,dj->di", axes[best], along[row, best])
+    return x[best] + SIGMAS * push / reach[row, best].clamp_min(1e-30).unsqueeze(-1)
+
+
+def _clipped(x: torch.Tensor, inside: torch.Tensor, d: torch.Tensor) -> torch.Tensor:
+    """Points ``(D, 3)`` drawn in to where each direction's own point ends.
+
+    A floater passed over in the directions where it sticks out is found again in those across.
+    """
+    x = x - inside
+    end = (x * d).sum(-1).clamp_min(1e-9)
+    return inside + x / (x @ d.mT / end).amax(-1, keepdim=True).clamp_min(1)
+
+
+def _ball_radius(skin: Array) -> float | None:
+    """Radius of the ball whose surface the points ``(N, 3)`` lie on, if they do."""
+    low, high = skin.min(0), skin.max(0)
+    r = np.linalg.norm(skin - (low + high) / 2, axis=-1)
+    half = (high - low) / 2
+    radius = float(half.mean())
+    round_ = np.abs(r - radius).max() < ROUND * radius and np.ptp(half) < ROUND * radius
+    return radius if round_ else None
+
+
+# --- the solid -----------------------------------------------------------------------------------
+
+
+def _solid(scene: GaussianScene, world: WorldFrame, low: Array, high: Array) -> tuple[Array, Grid]:
+    """The filled cells ``(N, 3)`` of an object, and their grid."""
+    from scipy import ndimage
+
+    h = float((high - low).max()) / CELLS
+    grid = Grid.around(low, high, np.full(3, h), margin=CLOSED + 1)
+    filled = optical_depth(scene, world, grid) >= SOLID
+    filled = ndimage.binary_closing(filled, iterations=CLOSED)
+    filled = ndimage.binary_fill_holes(filled)
+    label, n = ndimage.label(filled, np.ones((3, 3, 3)))
+    if n > 1:
+        count = np.bincount(label.ravel())
+        count[0] = 0
+        filled = (count >= SPECK * count.max())[label]
+    cells = np.argwhere(filled)
+    factor = max(1, math.ceil((len(cells) / MOST_CELLS) ** (1 / 3)))
+    if factor > 1:
+        grid = Grid(grid.low, grid.h * factor, grid.shape)
+        coarse, count = np.unique(cells // factor, axis=0, return_counts=True)
+        cells = coarse[count >= 0.5 * factor**3]
+    return cells, grid
+
+
+@dataclass(frozen=True, eq=False)
+class _Fit:
+    """Moves the box around the cells onto the box around the skin, axis by axis."""
+
+    scale: Array
+    shift: Array
+
+    @classmethod
+    def onto(cls, grid: Grid, cells: Array, low: Array, high: Array) -> "_Fit":
+        first = grid.low + cells.min(0) * grid.h
+        last = grid.low + (cells.max(0) + 1) * grid.h
+        scale = (high - low) / (last - first)
+        return cls(scale, low - first * scale)
+
+    def __call__(self, x: Array) -> Array:
+        return x * self.scale + self.shift
+
+
+def _moments(middles: Array, h: Array) -> tuple[Array, Array]:
+    """Centre ``(3,)`` and inertia ``(3, 3)`` of equal cells of edges ``h``, of mass one in all."""
+    center = middles.mean(0)
+    x = middles - center
+    second = x.T @ x / len(x) + np.diag(h**2) / 12
+    return center, np.trace(second) * np.eye(3) - second
+
+
+class _Solid:
+    """Cells ``(N, 3)``, and how to cut them. Lengths are in cells."""
+
+    def __init__(self, cells: Array) -> None:
+        self.cells = cells
+        self.volume = len(cells)
+        # A smooth surface passes through the cells along it: their full corners stand out of it,
+        # their middles lie behind it.
+        self.air = _hull_volume(_outer_corners(cells, inset=0.25)) - self.volume
+
+    def cut(self, most: int) -> list["_Solid"]:
+        """Up to ``most`` pieces, cut until their hulls hold hardly any air."""
+        parts, enough = [self], ENOUGH * self.volume
+        while len(parts) < most:
+            worst = max(parts, key=lambda part: part.air)
+            halves = worst.halves() if worst.air > enough else None
+            if halves is None:
+                break
+            parts.remove(worst)
+            parts += halves
+        return parts
+
+    def halves(self) -> list["_Solid"] | None:
+        """The two parts, along the cut after which their hulls hold the least air."""
+        low, high = self.cells.min(0), self.cells.max(0) + 1
+        best: list[_Solid] | None = None
+        for axis in range(3):
+            places = np.linspace(low[axis], high[axis], CUTS + 2)[1:-1].round().astype(int)
+            for place in np.unique(places):
+                below = self.cells[:, axis] < place
+                if below.all() or not below.any():
+                    continue
+                pair = [_Solid(self.cells[below]), _Solid(self.cells[~below])]
+                if best is None or sum(p.air for p in pair) < sum(p.air for p in best):
+                    best = pair
+        return best
+
+
+def _outer_corners(cells: Array, *, inset: float = 0.0) -> Array:
+    """Corners ``(K, 3)`` of cells, each shrunk by ``inset``, that can be corners of their hull.
+
+    Only the first and the last cell of every row along an axis can, and so for all three axes.
+    """
+    kept = cells
+    for axis in range(3):
+        others = [a for a in range(3) if a != axis]
+        order = np.lexsort((kept[:, axis], kept[:, others[0]], kept[:, others[1]]))
+        kept = kept[order]
+        row = kept[:, others]
+        new = np.ones(len(kept) + 1, bool)
+        new[1:-1] = (row[1:] != row[:-1]).any(-1)
+        kept = kept[new[:-1] | new[1:]]
+    steps = np.array(np.meshgrid(*[(inset, 1 - inset)] * 3)).reshape(3, -1).T
+    return np.unique((kept[:, None] + steps).reshape(-1, 3), axis=0)
+
+
+# --- hulls ---------------------------------------------------------------------------------------
+
+
+def _hull_volume(points: Array) -> float:
+    """Volume of the convex hull of points ``(N, 3)``."""
+    from scipy.spatial import ConvexHull
+
+    return float(ConvexHull(points).volume)
+
+
+def _hull_moments(points: Array) -> tuple[Array, Array]:
+    """Centre and inertia of the filled hull, mass one: a sum over its tetrahedra."""
+    from scipy.spatial import ConvexHull
+
+    hull = ConvexHull(points)
+    inside = points[hull.vertices].mean(0)
+    faces = points[hull.simplices] - inside
+    volume = np.abs(np.linalg.det(faces))
+    share = volume / volume.sum()
+    center = share @ faces.sum(1) / 4
+    outer = np.einsum("fai,faj->fij", faces, faces) + np.einsum(
+        "fi,fj->fij", faces.sum(1), faces.sum(1)
+    )
+    second = np.einsum("f,fij->ij", share, outer) / 20 - np.outer(center, center)
+    return inside + center, np.trace(second) * np.eye(3) - second
+
+
+def _few(points: Array) -> Array:
+    """At most ``CORNERS`` corners of the hull of points, the outermost in as many directions."""
+    from scipy.spatial import ConvexHull
+
+    x = points[ConvexHull(points).vertices]
+    if len(x) <= CORNERS:
+        return x
+    d = directions(4 * CORNERS).numpy()
+    found, count = np.unique((x @ d.T).argmax(0), return_counts=True)
+    return x[found[np.argsort(-count, kind="stable")[:CORNERS]]]
+
+
+def _thickened(points: Array) -> Array:
+    """Points ``(N, 3)`` of which none is left alone in a plane: a flat thing gets a thickness."""
+    middle = points.mean(0)
+    size = max(float(np.ptp(points, axis=0).max()), 1e-9)
+    _, spread, axes = np.linalg.svd(points - middle, full_matrices=len(points) < 3)
+    spread = np.pad(spread, (0, 3 - len(spread))) / math.sqrt(len(points))
+    out = [points]
+    for axis, width in zip(axes[:3], spread, strict=True):
+        if width < THINNEST / 4 * size:
+            out = [x + sign * THINNEST / 2 * size * axis for x in out for sign in (-1, 1)]
+    return np.concatenate(out)

@@ -1,0 +1,202 @@
+"""Many objects in time. The step is the unit: push, step, look, push again.
+
+>>> import newtongs
+>>> from newtongs.world import Body, Shape, Simulation
+>>> ball = Body(newtongs.make_state(p=(0, 1, 0), s=(0.2, 0.2, 0.2)), Shape.ball(0.2))
+>>> simulation = Simulation([ball])
+>>> simulation.push(0, velocity=(1, 0, 0))
+>>> simulation.step(0.5)
+>>> newtongs.State(simulation.states).p[0, 0] > 0.4
+tensor(True)
+"""
+
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any, Literal, Protocol, TypeAlias
+
+import torch
+from torch import Tensor
+
+from .. import rotations
+from ..dynamics.interface import Dynamics
+from ..dynamics.variants import choose
+from ..errors import InputError, unknown_name
+from ..state import State, replace
+from ..types import StateTensor, Times, Vec3
+from .bodies import Body
+from .surroundings import Surroundings
+
+EngineName: TypeAlias = Literal["mujoco", "paper"]
+
+
+class Engine(Protocol):
+    """What computes. It knows ticks or substeps; :class:`Simulation` knows times."""
+
+    @property
+    def states(self) -> StateTensor:
+        """Present states ``(K, 22)``."""
+        ...
+
+    @property
+    def asleep(self) -> Tensor:
+        """Which objects ``(K,)`` rest for good until they are touched."""
+        ...
+
+    def advance(self, start: float, times: Sequence[float], tell: "Tell | None") -> StateTensor:
+        """States ``(T, K, 22)`` at increasing times after ``start``, the present one."""
+        ...
+
+    def set(self, index: int, z: StateTensor) -> None:
+        """Replace the state ``(22,)`` of one object, and wake it."""
+        ...
+
+    def snapshot(self) -> Any:
+        """All that :meth:`restore` needs to bring this moment back bit for bit."""
+        ...
+
+    def restore(self, snapshot: Any) -> None:
+        """Back to a moment."""
+        ...
+
+
+Tell: TypeAlias = Callable[[int, int], None]
+
+
+@dataclass(frozen=True, eq=False)
+class Snapshot:
+    """A moment of a simulation."""
+
+    time: float
+    engine: Any
+
+
+class Simulation:
+    """Objects that move, meet and come to rest.
+
+    The state is explicit: ``time`` in seconds, ``states (K, 22)`` in the physics frame, ``asleep
+    (K,)``. All objects advance together. However the time is divided into steps and runs, the same
+    frames have the same bits.
+    """
+
+    def __init__(
+        self,
+        objects: Sequence[Body],
+        dynamics: Dynamics | None = None,
+        surroundings: Surroundings | None = None,
+        *,
+        engine: EngineName = "mujoco",
+    ) -> None:
+        """Start at time zero.
+
+        Args:
+            objects: one or more.
+            dynamics: how each moves by itself. Default: Newton's terms, sizes constant.
+            surroundings: what does not move. Default: the floor y = 0.
+            engine: ``mujoco`` (true shapes, friction, objects meet each other) or ``paper`` (the
+                event response of the paper on the ``surfaces``; objects do not meet).
+        """
+        if not objects:
+            raise InputError("a simulation needs at least one object")
+        self.objects = tuple(objects)
+        self.dynamics = dynamics or choose("analytic", "rigid")
+        self.surroundings = surroundings or Surroundings()
+        self.time = 0.0
+        self._engine = _engine(engine)(self.objects, self.dynamics, self.surroundings)
+
+    def __len__(self) -> int:
+        return len(self.objects)
+
+    @property
+    def states(self) -> StateTensor:
+        """Present states ``(K, 22)``."""
+        return self._engine.states
+
+    @property
+    def asleep(self) -> Tensor:
+        """Which objects ``(K,)`` rest for good, until something touches or pushes them."""
+        return self._engine.asleep
+
+    def step(self, h: float = 1 / 60) -> StateTensor:
+        """Advance by ``h`` seconds and return the states ``(K, 22)``."""
+        return self.run([self.time + h])[0]
+
+    def run(self, times: Times | Sequence[float], *, progress: Tell | None = None) -> StateTensor:
+        """States ``(T, K, 22)`` at ``times``, increasing; a first one may be the present time.
+
+        ``progress`` is called with the frames done and the frames in all.
+        """
+        at = [float(t) for t in torch.as_tensor(times, dtype=torch.float64)]
+        if not at or not all(map(math.isfinite, at)):
+            raise InputError("times: expected at least one finite number of seconds")
+        now = [self.states.unsqueeze(0)] if at[0] == self.time else []
+        ahead = at[len(now) :]
+        if any(b <= a for a, b in zip([self.time, *ahead], ahead, strict=False)):
+            raise InputError(f"times: expected to increase from {self.time:g} s on, got {at[:4]}")
+        new = [self._engine.advance(self.time, ahead, progress)] if ahead else []
+        self.time = at[-1]
+        return torch.cat(now + new)
+
+    def push(
+        self,
+        index: int,
+        *,
+        velocity: Vec3 | Sequence[float] | None = None,
+        spin: Vec3 | Sequence[float] | None = None,
+        impulse: Vec3 | Sequence[float] | None = None,
+    ) -> None:
+        """Give an object a velocity and a spin (about the axes x, y, z), or a kick.
+
+        What is not given stays. ``impulse`` is mass times a change of velocity, at the centre.
+        """
+        self._require(index)
+        z = self.states[index].clone()
+        x = State(z)
+        if velocity is not None:
+            z = replace(z, v=_vector(velocity, "velocity", z))
+        if impulse is not None:
+            z = replace(z, v=State(z).v + _vector(impulse, "impulse", z) / x.m)
+        if spin is not None:
+            w = rotations.rotate(rotations.conjugate(x.q), _vector(spin, "spin", z))
+            z = replace(z, w=w)
+        self._engine.set(index, z)
+
+    def set(self, index: int, z: StateTensor) -> None:
+        """Replace an object's pose and velocities by those of ``z (22,)``; the rest stays."""
+        self._require(index)
+        self._engine.set(index, z)
+
+    def _require(self, index: int) -> None:
+        if not 0 <= index < len(self):
+            raise InputError(f"no object {index}; there are 0 to {len(self) - 1}")
+
+    def snapshot(self) -> Snapshot:
+        """The present moment, to come back to."""
+        return Snapshot(self.time, self._engine.snapshot())
+
+    def restore(self, moment: Snapshot) -> None:
+        """Back to a moment, bit for bit."""
+        self._engine.restore(moment.engine)
+        self.time = moment.time
+
+
+def _engine(name: str) -> Callable[..., Engine]:
+    if name == "paper":
+        from .paper_engine import PaperEngine
+
+        return PaperEngine
+    if name == "mujoco":
+        from .mujoco_engine import MujocoEngine
+
+        return MujocoEngine
+    raise unknown_name("engine", name, ("mujoco", "paper"))
+
+
+def _vector(x: Vec3 | Sequence[float], name: str, like: Tensor) -> Vec3:
+    try:
+        v = torch.as_tensor(x).to(like)
+    except (TypeError, ValueError, RuntimeError):
+        raise InputError(f"{name}: expected three numbers x y z, got {x!r}") from None
+    if tuple(v.shape) != (3,) or not torch.isfinite(v).all():
+        raise InputError(f"{name}: expected three finite numbers x y z, got {x!r}")
+    return v
