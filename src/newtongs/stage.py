@@ -428,11 +428,15 @@ def make_bodies(
 
 
 def _loose_body(z0: StateTensor, shape: Shape | None, first: Body) -> Body:
-    """An object that waits to be hit, of the same material as the first that is pushed."""
+    """An object that waits to be hit.
+
+    It bounces and slides as the first that is pushed, and weighs as much as that one would at its
+    volume if its mass were one: so a mass above one makes the pushed object the heavier.
+    """
     assert shape is not None
     assert first.shape is not None
     x = State(first.z0)
-    mass = float(x.m) * shape.volume / first.shape.volume
+    mass = shape.volume / first.shape.volume
     state = replace(z0, m=mass, e=x.e, mu=x.mu)
     return Body(state, shape, friction=first.friction, asleep=True)
 

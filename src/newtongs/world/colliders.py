@@ -147,12 +147,12 @@ def _filled(scene: GaussianScene, world: WorldFrame, grid: Grid) -> Array:
     from scipy import ndimage
 
     filled = optical_depth(scene, world, grid) >= SOLID
-    label, n = ndimage.label(filled, np.ones((3, 3, 3)))
-    if n:
-        count = np.bincount(label.ravel())
-        count[0] = 0
-        filled = (count >= SPECK)[label]
+    label, _ = ndimage.label(filled, np.ones((3, 3, 3)))
+    at = np.flatnonzero(filled)
+    component = label.ravel()[at]
     del label
+    small = np.bincount(component, minlength=1)[component] < SPECK
+    filled.ravel()[at[small]] = False
     _carve(filled, *_heights(scene, world, grid))
     for _ in range(THICKNESS):
         filled[:, :-1] |= filled[:, 1:]

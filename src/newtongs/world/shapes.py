@@ -31,7 +31,7 @@ CLOSED = 2  # cells: holes in the skin up to twice that wide are closed
 SPECK = 0.01  # of the largest component: smaller ones are left out
 PIECES = 16
 ENOUGH = 0.01  # air in the worst hull over the whole solid, at which cutting stops
-CUTS = 7  # places tried along each axis
+CUTS = 5  # places tried along each axis
 CORNERS = 48  # of a piece at most
 ROUND = 0.03  # how far, of its radius, the outermost points of a ball may stray
 CONVEX = 0.06  # air in the hull over the solid, up to which an object counts as convex
@@ -311,7 +311,7 @@ def _outer_corners(cells: Array, *, inset: float = 0.0) -> Array:
         new[1:-1] = (row[1:] != row[:-1]).any(-1)
         kept = kept[new[:-1] | new[1:]]
     steps = np.array(np.meshgrid(*[(inset, 1 - inset)] * 3)).reshape(3, -1).T
-    return np.unique((kept[:, None] + steps).reshape(-1, 3), axis=0)
+    return (kept[:, None] + steps).reshape(-1, 3)
 
 
 # --- hulls ---------------------------------------------------------------------------------------
