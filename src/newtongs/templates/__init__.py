@@ -23,6 +23,7 @@ from ..errors import InputError, unknown_name
 from ..scene.gaussians import GaussianScene, join
 from . import indoors, outdoors
 from .bowling import Bowling
+from .kitchen_table import KitchenTable
 from .objects import OBJECT_GAUSSIANS, OBJECTS
 from .scenery import BACKGROUND_GAUSSIANS
 from .surfaces import Color
@@ -124,7 +125,8 @@ TEMPLATES = {
 
 
 class NamedScene(Protocol):
-    """A scene that can be asked for by name. Its floor is y = 0 and its objects are marked."""
+    """A scene that can be asked for by name. Its floor, or the top of its table, is y = 0 and its
+    objects are marked."""
 
     @property
     def thing(self) -> str:
@@ -138,7 +140,11 @@ class NamedScene(Protocol):
         """All its Gaussians."""
 
 
-SCENES: Mapping[str, NamedScene] = {**TEMPLATES, "bowling": Bowling()}
+SCENES: Mapping[str, NamedScene] = {
+    **TEMPLATES,
+    "bowling": Bowling(),
+    "kitchen_table": KitchenTable(),
+}
 
 
 def named_scene(name: str) -> NamedScene:

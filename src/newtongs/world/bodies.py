@@ -14,7 +14,7 @@ from ..types import Quat, StateTensor, Times
 from .shapes import Shape
 
 FRICTION = 0.5
-ROLLING = 0.01
+ROLLING, TIPPING = 0.01, 0.001  # resistance to rolling of a ball, and of what has corners
 
 
 @dataclass(frozen=True, eq=False)
@@ -66,8 +66,10 @@ class Body:
     """In the axes of the physics frame at the start; MuJoCo needs one, the paper's engine none."""
     friction: float = FRICTION
     """Coulomb's coefficient. The paper's engine knows the state's attenuation instead."""
-    rolling: float = ROLLING
-    """Resistance to rolling and to turning on the spot, over the friction's lever of one unit."""
+    rolling: float | None = None
+    """Resistance to rolling and to turning on the spot: the lever of the force that it takes, over
+    the object's size. Default: 0.01 for a ball, which would never stop without; a tenth of it for
+    what has corners, which would not tip over with more."""
     asleep: bool = False
     """Whether it stays as it is until something touches it."""
     track: Track | None = None
@@ -79,6 +81,9 @@ class Body:
             raise InputError(f"state: expected one object's, shape ({DIM},), got {tuple(z.shape)}")
         require_finite(z, "state")
         object.__setattr__(self, "state", project(z))
+        if self.rolling is None:
+            ball = self.shape is not None and self.shape.radius is not None
+            object.__setattr__(self, "rolling", ROLLING if ball else TIPPING)
         for name in ("friction", "rolling"):
             value = getattr(self, name)
             if not (0 <= value < math.inf):

@@ -2,8 +2,8 @@
 
 A body of MuJoCo's has the axes of the object's state, so that its coordinates and velocities are
 the state's: ``(p, q)`` and ``(v, w)``. Time goes in ticks of 1/3840 s, counted from zero; a frame
-is the tick nearest to it. The dynamics' own terms (drag, a learned residual) act as force and torque
-and are evaluated anew every 1/48 s. Sizes do not change.
+is the tick nearest to it. The dynamics' own terms (drag, a learned residual) act as force and
+torque, evaluated anew every 1/48 s. Sizes do not change.
 """
 
 import copy
@@ -23,16 +23,19 @@ from ..state import DIM, State
 from ..types import GRAVITY, StateTensor
 from .bodies import Body
 from .bounce import IMPEDANCE, damping, stiffness
+from .energy import EnergyGuard
 from .surroundings import Surroundings
 
 TICKS = 3840  # a second; with half as many a bounce is off by up to 0.03
 HELD = TICKS // 48  # ticks for which forces are held
+WATCHED = 8  # ticks from one look at the energy to the next; a bounce takes some 40
 TIE = 1e-6  # of a tick: times exactly between two ticks go to the later one
 CATCH = -1e3  # a last floor, far below everything
-SLOW, SLOW_TURN, QUIET = 0.03, 0.15, TICKS // 4  # what sleeps: slower than this for so many ticks
+SLOW, SLOW_TURN, QUIET = 0.01, 0.05, TICKS // 4  # slower than this for so many ticks may sleep
 TOLERANCE = 1e-5  # speed below which MuJoCo lets sleep
 SLEEPY = 1e-6  # weight of velocities against that tolerance, where sleep is due
 DRIVEN = 1e5  # mass of a body whose motion is prescribed, over its own
+ROUNDED = 0.1  # radius of the boxes' edges, over the thinnest of them
 LIGHTEST = 1e-3  # inertia over the largest, as MuJoCo likes it
 
 OVERLAP, SEPARATIONS = 1e-4, 30  # depth at the start that is left, and how often it is reduced
@@ -55,6 +58,7 @@ class MujocoEngine:
         self.quiet = np.zeros(len(objects), int)  # ticks for which each has been slow
         self.driven = {i: body.track for i, body in enumerate(objects) if body.track is not None}
         z0 = torch.stack([body.z0.double() for body in objects])
+        self.guard = EnergyGuard(self.model, list(self.driven))
         self._fixed = z0  # scale and material, which do not change
         for i, z in enumerate(z0):
             self._write(i, z)
@@ -87,6 +91,7 @@ class MujocoEngine:
         """Replace one state. MuJoCo wakes what has a velocity."""
         self._write(index, z)
         self.quiet[index] = 0
+        self.guard.forget(index)
         self._weigh()
 
     def _write(self, index: int, z: StateTensor) -> None:
@@ -96,12 +101,12 @@ class MujocoEngine:
 
     def snapshot(self) -> Any:
         """MuJoCo's data, whole."""
-        return copy.copy(self.data), self.tick, self.quiet.copy()
+        return copy.copy(self.data), self.tick, self.quiet.copy(), self.guard.copy()
 
     def restore(self, snapshot: Any) -> None:
         """Back to it."""
-        data, self.tick, quiet = snapshot
-        self.quiet = quiet.copy()
+        data, self.tick, quiet, guard = snapshot
+        self.quiet, self.guard = quiet.copy(), guard.copy()
         self._weigh()
         mujoco.mj_copyData(self.data, self.model, data)
 
@@ -124,15 +129,20 @@ class MujocoEngine:
     def _reach(self, tick: int) -> None:
         """Tick by tick, forces anew where they are due."""
         while self.tick < tick:
+            if not self.data.ntree_awake and not self.driven:
+                self.tick = tick  # nothing wakes by itself
+                break
             if self.tick % HELD == 0:
                 self._rest()
                 self._apply()
-            due = min(tick, (self.tick // HELD + 1) * HELD)
+            due = min(tick, (self.tick // WATCHED + 1) * WATCHED)
             if self.driven:
                 due = self.tick + 1
                 self._drive()
             mujoco.mj_step(self.model, self.data, due - self.tick)
             self.tick = due
+            if due % WATCHED == 0:
+                self.guard.check(self.data)
         if self.driven:
             self._drive()
         _check(self.data)
@@ -230,8 +240,15 @@ def _add_surroundings(spec: mujoco.MjSpec, surroundings: Surroundings) -> None:
     world = spec.worldbody
     for surface in (*surroundings.surfaces, Plane((0.0, 1.0, 0.0), CATCH)):
         world.add_geom(**_surface_geom(surface))
-    for low, high in surroundings.solids:
-        world.add_geom(type=BOX, pos=(low + high) / 2, size=(high - low) / 2)
+    solids = surroundings.solids
+    # Boxes are made smaller by a margin within which they are touched already: that rounds their
+    # edges. A thing that slides from one onto the next would catch on a sharp one.
+    thinnest = float((solids[:, 1] - solids[:, 0]).min()) if len(solids) else 0.0
+    margin = ROUNDED * thinnest
+    for low, high in solids:
+        world.add_geom(
+            type=BOX, pos=(low + high) / 2, size=(high - low) / 2 - margin, margin=margin
+        )
 
 
 def _surface_geom(surface: Surface) -> dict[str, Any]:
@@ -296,9 +313,10 @@ def _contact(body: Body, size: float) -> dict[str, Any]:
     """What an object's surface does; among two objects the less bouncy one decides."""
     k = stiffness(size)
     e = min(float(State(body.z0).e), 0.999)
+    lever = (body.rolling or 0.0) * size
     return {
         "mass": 0.0, "priority": 1, "condim": 6,
-        "friction": (body.friction, body.rolling * size, body.rolling * size),
+        "friction": (body.friction, lever, lever),
         "solref": (-k, -damping(e, k, 1 / TICKS)),
         "solimp": (IMPEDANCE, IMPEDANCE, 0.001, 0.5, 2),
     }  # fmt: skip

@@ -2,8 +2,8 @@
 
 The object's Gaussians fill a grid of cells; holes are closed and the inside is filled. The solid is
 then cut: always the piece whose hull holds the most air is halved, along the axis-parallel cut
-after which the two hulls are smallest together. An object that is convex anyway stays in one piece, whose
-corners are the outermost points of its Gaussians; a round one becomes a ball.
+after which the two hulls are smallest together. An object that is convex anyway stays in one piece,
+whose corners are the outermost points of its Gaussians; a round one becomes a ball.
 """
 
 import math

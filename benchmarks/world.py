@@ -1,0 +1,747 @@
+"""Piles and a solid scene: how long two seconds of the world take, where they go, and the peers.
+
+Run with: python benchmarks/world.py [--captures FOLDER] [--peer-python PYTHON ...]
+
+The folder holds unicorn_stuffy.ply, banana.ply and playbot.sog. PYTHON is the interpreter of an
+environment with pybullet and numpy, or with newton[sim].
+"""
+
+import argparse
+import ctypes
+import importlib.metadata
+import inspect
+import itertools
+import json
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from dataclasses import replace as changed
+from pathlib import Path
+from typing import Any, NamedTuple, cast
+from unittest import mock
+
+import mujoco
+import numba
+import numpy as np
+import torch
+from common import NotHereError, hardware
+from rich.console import Console
+from rich.table import Table
+from scipy import ndimage
+from scipy.spatial import ConvexHull
+
+from newtongs import rotations
+from newtongs.scene import GaussianScene
+from newtongs.scene.gaussians import BACKGROUND
+from newtongs.stage import (
+    Physics,
+    Push,
+    Stage,
+    initial_state,
+    make_bodies,
+    make_ground,
+    pick,
+    settle,
+    shape_of,
+    solid_rest,
+)
+from newtongs.state import State, replace
+from newtongs.templates import TEMPLATES
+from newtongs.types import StateTensor
+from newtongs.world import Body, Shape, Simulation, Surroundings, bounce, colliders
+from newtongs.world.mujoco_engine import TICKS, MujocoEngine
+
+COUNT, SECONDS, PILES, RUNS = 10, 2, 3, 3
+FRAME = 1 / 60
+LOOKED_AT = 240  # Hz, at which penetration is measured
+PILE_TARGET, COLLIDER_TARGET, GROUND_TARGET, STEP_TARGET = 1.0, 1.5, 2.0, 0.016
+TEMPLATE_OBJECTS = ("living_room_table", "studio_tabletop", "construction_floor")
+CAPTURES = ("unicorn_stuffy.ply", "banana.ply")
+RESTITUTION = 0.3  # of the piles that peers are given
+
+Stages = dict[str, float]
+
+
+def best(work: Callable[[], object], runs: int = RUNS) -> float:
+    """Shortest of some runs: other work on the machine only ever adds."""
+    times = []
+    for _ in range(runs):
+        start = time.perf_counter()
+        work()
+        times.append(time.perf_counter() - start)
+    return min(times)
+
+
+def table(title: str, *headings: str) -> Table:
+    """An empty table, numbers to the right."""
+    made = Table(title=title)
+    for i, heading in enumerate(headings):
+        made.add_column(heading, justify="right" if i else "left")
+    return made
+
+
+# --- objects and piles ---------------------------------------------------------------------------
+
+
+class Thing(NamedTuple):
+    """An object to be dropped."""
+
+    name: str
+    stage: Stage
+    z0: StateTensor
+    shape: Shape
+
+    @property
+    def gaussians(self) -> int:
+        """How many it has."""
+        return int((self.stage.scene.ids == 0).sum())
+
+    def shape_again(self) -> Shape:
+        """What is timed."""
+        return shape_of(self.stage, 0, self.z0)
+
+
+def things(captures: Path | None) -> list[Thing]:
+    """Car, mug and cone, and the captures, each of lifted scale 0.27."""
+    given: list[tuple[str, GaussianScene | Path, str]] = [
+        (TEMPLATES[name].object_name, TEMPLATES[name].object, "all") for name in TEMPLATE_OBJECTS
+    ]
+    if captures is not None:
+        given += [(name, captures / name, "auto") for name in CAPTURES]
+    out = []
+    for name, scene, select in given:
+        push = Push(select=select)
+        stage = settle(pick(scene, [push]), None)
+        z0 = initial_state(stage, 0, push)
+        out.append(Thing(name, stage, z0, shape_of(stage, 0, z0)))
+    return out
+
+
+def dropped(
+    some: Sequence[Thing], count: int, seed: int, *, restitution: float, aside: float, at: Any = 0.0
+) -> list[Body]:
+    """Objects turned anyhow, one above the other and a little aside, at rest."""
+    draw = torch.Generator().manual_seed(seed)
+    height, bodies = 0.2, []
+    for thing in itertools.islice(itertools.cycle(some), count):
+        turn = rotations.normalize(torch.randn(4, generator=draw, dtype=torch.float64))
+        shape = thing.shape.turned(turn.numpy())
+        low, high = shape.bounds
+        x, z = (aside * (2 * torch.rand(2, generator=draw, dtype=torch.float64) - 1)).tolist()
+        p = torch.tensor([x, height - low[1], z]) + torch.as_tensor(at)
+        height += float(high[1] - low[1]) + 0.05
+        q = rotations.multiply(turn, State(thing.z0).q.double())
+        still = (0.0, 0.0, 0.0)
+        state = replace(thing.z0.double(), p=p.double(), q=q, v=still, w=still, e=restitution)
+        bodies.append(Body(state, shape))
+    return bodies
+
+
+def pile(some: Sequence[Thing], seed: int, restitution: float) -> list[Body]:
+    """Ten objects above a plane."""
+    return dropped(some, COUNT, seed, restitution=restitution, aside=0.1)
+
+
+# --- a run, and what is to be said of it ---------------------------------------------------------
+
+
+def engine_of(simulation: Simulation) -> MujocoEngine:
+    """The engine, to look into."""
+    return cast(MujocoEngine, simulation._engine)
+
+
+@dataclass
+class Played:
+    """Two seconds of a simulation, step by step at 60 Hz."""
+
+    start: float
+    """Seconds to make the simulation."""
+    steps: np.ndarray
+    """Seconds of each step, the shortest of all runs."""
+    seconds: float
+    """Shortest run."""
+    contacts: list[int]
+    """After each step."""
+    asleep: int
+    """Objects at the end."""
+
+
+def played(bodies: Sequence[Body], around: Surroundings | None = None) -> Played:
+    """Make a simulation anew and step it, some times."""
+    starts, runs = [], []
+    for _ in range(RUNS):
+        bounce.damping.cache_clear()
+        begin = time.perf_counter()
+        simulation = Simulation(bodies, surroundings=around)
+        starts.append(time.perf_counter() - begin)
+        steps: list[float] = []
+        contacts: list[int] = []
+        for _ in range(round(SECONDS / FRAME)):
+            begin = time.perf_counter()
+            simulation.step(FRAME)
+            steps.append(time.perf_counter() - begin)
+            contacts.append(int(engine_of(simulation).data.ncon))
+        runs.append(steps)
+    table = np.array(runs)
+    return Played(
+        min(starts), table.min(0), float(table.sum(1).min()), contacts,
+        int(simulation.asleep.sum()),
+    )  # fmt: skip
+
+
+class Judged(NamedTuple):
+    """How well a pile behaved."""
+
+    plane: float
+    """Deepest into the plane."""
+    others: float
+    """Deepest into each other."""
+    speeds: np.ndarray
+    """Of each object at the end ``(K,)``."""
+
+
+def judge(bodies: Sequence[Body], poses: np.ndarray) -> Judged:
+    """By MuJoCo's contacts, for everyone's paths ``(T, K, 7)`` at 240 Hz."""
+    engine = engine_of(Simulation(bodies))
+    model, data = engine.model, engine.data
+    plane = others = 0.0
+    for frame in poses:
+        data.qpos[:] = frame.ravel()
+        mujoco.mj_kinematics(model, data)
+        mujoco.mj_comPos(model, data)
+        mujoco.mj_collision(model, data)
+        for contact in data.contact:
+            if (model.geom_bodyid[contact.geom] == 0).any():
+                plane = max(plane, -contact.dist)
+            else:
+                others = max(others, -contact.dist)
+    last = poses[-1, :, :3] - poses[-2, :, :3]
+    return Judged(plane, others, np.linalg.norm(last, axis=-1) * LOOKED_AT)
+
+
+def our_path(bodies: Sequence[Body]) -> np.ndarray:
+    """Poses ``(T, K, 7)`` at 240 Hz."""
+    times = torch.arange(1, SECONDS * LOOKED_AT + 1, dtype=torch.float64) / LOOKED_AT
+    x = State(Simulation(bodies).run(times))
+    return torch.cat([x.p, x.q], -1).numpy()
+
+
+def pile_rows(some: Sequence[Thing], shown: Table) -> None:
+    """The slowest of the piles for each restitution."""
+    for restitution in (0.6, RESTITUTION, 0.0):
+        piles = [pile(some, seed, restitution) for seed in range(PILES)]
+        runs = [played(bodies) for bodies in piles]
+        judged = [judge(bodies, our_path(bodies)) for bodies in piles]
+        slowest = max(runs, key=lambda run: run.seconds)
+        contacts = np.array([run.contacts for run in runs])
+        shown.add_row(
+            f"{restitution:g}", str(sum(len(b.shape.pieces) for b in piles[0] if b.shape)),
+            f"{max(run.start for run in runs):.3f}", f"{slowest.seconds:.3f}",
+            f"{slowest.seconds / PILE_TARGET:.0%}", f"{contacts.mean():.0f} / {contacts.max()}",
+            *_behaviour(judged), f"{sum(run.asleep for run in runs)} of {PILES * COUNT}",
+        )  # fmt: skip
+
+
+def _behaviour(judged: Sequence[Judged]) -> tuple[str, str, str]:
+    speeds = np.concatenate([j.speeds for j in judged])
+    return (
+        f"{1000 * max(j.plane for j in judged):.1f}",
+        f"{1000 * max(j.others for j in judged):.1f}",
+        f"{np.median(speeds):.3f} / {speeds.max():.2f}",
+    )
+
+
+# --- a solid scene -------------------------------------------------------------------------------
+
+
+class Set(NamedTuple):
+    """A stage with bodies above its ground."""
+
+    title: str
+    stage: Stage
+    bodies: list[Body]
+
+
+def robot(captures: Path, some: Sequence[Thing]) -> Set:
+    """Five objects dropped where the robot stood."""
+    stage = settle(pick(captures / "playbot.sog", [Push()]), None)
+    place = State(initial_state(stage, 0, Push())).p.double() * torch.tensor([1, 0, 1])
+    bodies = dropped(some, len(some), 0, restitution=0.6, aside=0.5, at=place)
+    title = f"{len(bodies)} objects on the robot's ground"
+    return Set(title, changed(stage, count=len(bodies)), bodies)
+
+
+def bowling() -> Set:
+    """The ball rolls into the pins."""
+    pushes = [Push(velocity=(8.0, 0.0, 0.0))]
+    stage = settle(pick("bowling", pushes, loose=True), None)
+    bodies = make_bodies(stage, pushes, Physics(), SECONDS, None)
+    return Set("bowling, ten pins loose", stage, bodies)
+
+
+def ground_tables(scene: Set, console: Console) -> None:
+    """Collider, two seconds, and steps at 60 Hz."""
+    stage, bodies = scene.stage, scene.bodies
+    rest = stage.scene[stage.scene.ids == BACKGROUND]
+    with mock.patch.object(colliders, "merged", wraps=colliders.merged) as merged:
+        solid = solid_rest(stage, rest, bodies)
+    cells = merged.call_args.args[0].size
+    runs = [collider_parts(stage, rest, bodies) for _ in range(RUNS)]
+    parts = min(runs, key=lambda run: sum(run.values()))
+    whole = sum(parts.values())
+    run = played(bodies, make_ground(stage, bodies, Physics(), (), ()).surroundings)
+    shown = table(f"{scene.title}: {len(rest):,} Gaussians", "what", "", "target", "share")
+    shown.add_row("boxes", f"{len(solid.boxes):,}", f"{colliders.MOST_BOXES:,}", "")
+    shown.add_row("cells", f"{cells:,}", f"{colliders.MOST_CELLS:,}", "")
+    for what, s, allowed in (
+        ("collider", whole, COLLIDER_TARGET),
+        (f"{SECONDS} s simulated", run.seconds, GROUND_TARGET),
+    ):
+        shown.add_row(what, f"{s:.3f} s", f"{allowed:g} s", f"{s / allowed:.0%}")
+    for what, s in (
+        ("median", float(np.median(run.steps))),
+        ("95 %", float(np.quantile(run.steps, 0.95))),
+        ("worst", float(run.steps.max())),
+    ):
+        target = f"{1000 * STEP_TARGET:g} ms"
+        shown.add_row(f"step(1/60), {what}", f"{1000 * s:.2f} ms", target, f"{s / STEP_TARGET:.0%}")
+    shown.add_row("contacts, mean / most", f"{np.mean(run.contacts):.0f} / {max(run.contacts)}")
+    shown.add_row("make the simulation", f"{run.start:.3f} s")
+    console.print(shown)
+    shown = table("where the collider's time goes", "what", "s", "share")
+    for name, s in parts.items():
+        shown.add_row(name, f"{s:.3f}", f"{s / whole:.0%}")
+    shown.add_section()
+    shown.add_row("in all", f"{whole:.3f}", "")
+    limit = best(lambda: np.full(cells, 1.0, np.float32))
+    shown.add_row("limit: fill as many cells once", f"{limit:.3f}", f"{whole / limit:.0f} times")
+    console.print(shown)
+
+
+@contextmanager
+def watched(stages: Stages, *places: tuple[Any, str, str]) -> Iterator[None]:
+    """Add the time of some modules' functions (module, function, stage) to stages."""
+    kept = [(module, name, getattr(module, name)) for module, name, _ in places]
+
+    def timed(work: Callable[..., Any], stage: str) -> Callable[..., Any]:
+        def wrapper(*args: Any, **more: Any) -> Any:
+            start = time.perf_counter()
+            out = work(*args, **more)
+            stages[stage] = stages.get(stage, 0.0) + time.perf_counter() - start
+            return out
+
+        return wrapper
+
+    for module, name, stage in places:
+        setattr(module, name, timed(getattr(module, name), stage))
+    try:
+        yield
+    finally:
+        for module, name, work in kept:
+            setattr(module, name, work)
+
+
+def collider_parts(stage: Stage, rest: GaussianScene, bodies: Sequence[Body]) -> Stages:
+    """Seconds of the collider's stages."""
+    stages: Stages = {}
+    with watched(
+        stages, (colliders, "_matter", "choose Gaussians"),
+        (colliders, "_region", "choose Gaussians"), (colliders, "optical_depth", "splat"),
+        (ndimage, "label", "label"), (colliders, "_heights", "carve"),
+        (colliders, "_carve", "carve"), (colliders, "_make_room", "room for objects"),
+        (colliders, "merged", "merge"),
+    ):  # fmt: skip
+        start = time.perf_counter()
+        solid_rest(stage, rest, bodies)
+        spent = time.perf_counter() - start
+    return {**stages, "the rest": spent - sum(stages.values())}
+
+
+# --- where the time goes -------------------------------------------------------------------------
+
+_clock_gettime = ctypes.CDLL(None).clock_gettime
+_clock_gettime.argtypes, _clock_gettime.restype = (ctypes.c_int, ctypes.c_void_p), ctypes.c_int
+
+
+@numba.cfunc("float64()")
+def monotonic() -> float:
+    """Seconds, for MuJoCo's own timers; 50 ns a call."""
+    now = np.empty(2, np.int64)
+    _clock_gettime(1, now.ctypes)
+    return now[0] + 1e-9 * now[1]
+
+
+def mujoco_timers(simulation: Simulation) -> Stages:
+    """MuJoCo's account of two seconds."""
+    mujoco.set_mjcb_time(monotonic.ctypes)
+    simulation.run(torch.arange(1, SECONDS * 60 + 1, dtype=torch.float64) / 60)
+    mujoco.set_mjcb_time(None)
+    timer, kind = engine_of(simulation).data.timer, mujoco.mjtTimer
+    spent = {name: float(timer[int(which)].duration) for name, which in (
+        ("broad phase", kind.mjTIMER_COL_BROAD), ("narrow phase", kind.mjTIMER_COL_NARROW),
+        ("collision", kind.mjTIMER_POS_COLLISION),
+        ("constraints: make, project", kind.mjTIMER_POS_MAKE),
+        ("project", kind.mjTIMER_POS_PROJECT), ("constraints: solve", kind.mjTIMER_CONSTRAINT),
+        ("step", kind.mjTIMER_STEP),
+    )}  # fmt: skip
+    spent["constraints: make, project"] += spent.pop("project")
+    spent["other collision"] = spent.pop("collision") - spent["broad phase"] - spent["narrow phase"]
+    whole = spent.pop("step")
+    return {**spent, "kinematics, inertia, integration": whole - sum(spent.values())}
+
+
+def alone(bodies: Sequence[Body], *, contacts: bool = True) -> float:
+    """MuJoCo in a single call: no frames, no forces of ours, no rule for sleep."""
+
+    def work() -> float:
+        engine = engine_of(Simulation(bodies))
+        if not contacts:
+            engine.model.opt.disableflags |= int(mujoco.mjtDisableBit.mjDSBL_CONTACT)
+        start = time.perf_counter()
+        mujoco.mj_step(engine.model, engine.data, SECONDS * TICKS)
+        return time.perf_counter() - start
+
+    return min(work() for _ in range(RUNS))
+
+
+def time_table(some: Sequence[Thing]) -> Table:
+    """The pile's stages, and how far its stepping is from a limit."""
+    bodies = pile(some, 0, RESTITUTION)
+    run = played(bodies)
+    starting: Stages = {}
+    bounce.damping.cache_clear()
+    with watched(starting, (sys.modules["newtongs.world.mujoco_engine"], "damping", "damping")):
+        Simulation(bodies)
+    shown = table(f"where the time goes: a pile, restitution {RESTITUTION:g}", "what", "s", "")
+    for thing in some:
+        count = f"{thing.gaussians:,} Gaussians, {len(thing.shape.pieces)} pieces"
+        shown.add_row(f"shape: {thing.name}", f"{best(thing.shape_again):.3f}", count)
+    shown.add_section()
+    damping = starting["damping"]
+    shown.add_row("make: restitution to damping", f"{damping:.3f}", "once for each size")
+    shown.add_row("make: MuJoCo's model", f"{run.start - damping:.3f}", "")
+    shown.add_section()
+    stepping = mujoco_timers(Simulation(bodies))
+    inside = sum(stepping.values())
+    for name, s in stepping.items():
+        shown.add_row(f"step: {name}", f"{s:.3f}", f"{s / run.seconds:.0%}")
+    python = max(run.seconds - inside, 0.0)
+    shown.add_row("step: Python, frames, forces", f"{python:.3f}", f"{python / run.seconds:.0%}")
+    shown.add_row("stepping in all", f"{run.seconds:.3f}", "")
+    shown.add_section()
+    for name, limit in (
+        ("limit: MuJoCo in a single call", alone(bodies)),
+        ("limit: the same without contacts", alone(bodies, contacts=False)),
+    ):
+        shown.add_row(name, f"{limit:.3f}", f"{run.seconds / limit:.1f} times")
+    return shown
+
+
+# --- peers ---------------------------------------------------------------------------------------
+
+
+class Peer(NamedTuple):
+    """One way to step a pile elsewhere."""
+
+    name: str
+    worker: Callable[..., Any]
+    module: str
+    steps: int
+    """A second."""
+    options: dict[str, Any]
+
+
+def bullet(given: dict[str, Any], steps: int, frames: int, options: dict[str, Any]) -> Any:
+    """PyBullet; runs in an interpreter of its own."""
+    import os
+    import tempfile
+    import time
+
+    begin = time.perf_counter()
+    import pybullet as p  # type: ignore[import-not-found]
+
+    imported = time.perf_counter()
+    p.connect(p.DIRECT)
+    p.setGravity(0, -9.81, 0)
+    p.setTimeStep(1 / steps)
+    plane = p.createMultiBody(0, p.createCollisionShape(p.GEOM_PLANE, planeNormal=[0, 1, 0]))
+    p.changeDynamics(plane, -1, lateralFriction=1.0, restitution=1.0)
+    bodies = []
+    for i, pieces in enumerate(given["pieces"]):
+        lines, first = [], 1  # several objects of one file become several hulls
+        for j in range(pieces):
+            corners = given[f"corners {i} {j}"]
+            lines.append(f"o piece{j}")
+            lines += ["v {:.9g} {:.9g} {:.9g}".format(*x) for x in corners]
+            lines += ["f {} {} {}".format(*(x + first)) for x in given[f"faces {i} {j}"]]
+            first += len(corners)
+        with tempfile.NamedTemporaryFile("w", suffix=".obj", delete=False) as file:
+            file.write("\n".join(lines) + "\n")
+        shape = p.createCollisionShape(p.GEOM_MESH, fileName=file.name)
+        os.remove(file.name)
+        body = p.createMultiBody(
+            1.0, shape, basePosition=given["position"][i].tolist(),
+            baseOrientation=given["turn"][i].tolist(),
+        )  # fmt: skip
+        rolling = float(given["rolling"][i])
+        p.changeDynamics(
+            body, -1, localInertiaDiagonal=given["inertia"][i].tolist(), lateralFriction=0.5,
+            restitution=float(given["restitution"]), rollingFriction=rolling,
+            spinningFriction=rolling, linearDamping=0, angularDamping=0,
+        )  # fmt: skip
+        bodies.append(body)
+    every = steps // int(given["rate"])
+    built, stepping, poses = time.perf_counter(), 0.0, []
+    for _ in range(frames):
+        start = time.perf_counter()
+        for _ in range(every):
+            p.stepSimulation()
+        stepping += time.perf_counter() - start
+        poses.append([[*x, *q] for x, q in map(p.getBasePositionAndOrientation, bodies)])
+    return imported - begin, built - imported, stepping, poses
+
+
+def newton(given: dict[str, Any], steps: int, frames: int, options: dict[str, Any]) -> Any:
+    """Newton on the CPU; runs in an interpreter of its own."""
+    import time
+
+    import numpy as np
+
+    begin = time.perf_counter()
+    import newton as nt  # type: ignore[import-not-found]
+    import warp as wp  # type: ignore[import-not-found]
+
+    imported = time.perf_counter()
+    wp.set_device("cpu")
+    builder = nt.ModelBuilder(up_axis=nt.Axis.Y, gravity=(0.0, -9.81, 0.0))
+    look = nt.ModelBuilder.ShapeConfig
+    same = {"mu": 0.5, "restitution": float(given["restitution"])}
+    builder.add_ground_plane(cfg=look(**same))
+    for i, pieces in enumerate(given["pieces"]):
+        body = builder.add_body(
+            xform=wp.transform(given["position"][i], given["turn"][i]), mass=1.0,
+            inertia=wp.mat33(*np.diag(given["inertia"][i]).ravel().tolist()), lock_inertia=True,
+        )  # fmt: skip
+        rolling = float(given["rolling"][i])
+        cfg = look(density=0.0, mu_rolling=rolling, mu_torsional=rolling, **same)
+        for j in range(pieces):
+            faces = given[f"faces {i} {j}"].ravel()
+            mesh = nt.Mesh(given[f"corners {i} {j}"], faces, compute_inertia=False)
+            builder.add_shape_convex_hull(body, mesh=mesh, cfg=cfg)
+    model = builder.finalize()
+    if options["solver"] == "xpbd":
+        more = {"iterations": options["iterations"], "enable_restitution": True}
+        solver = nt.solvers.SolverXPBD(model, **more)
+        pipeline = nt.CollisionPipeline(model)
+        contacts = pipeline.contacts()
+    else:
+        solver = nt.solvers.SolverMuJoCo(model, use_mujoco_cpu=True)
+        pipeline = contacts = None
+    states, control = [model.state(), model.state()], model.control()
+
+    def step() -> None:
+        states[0].clear_forces()
+        if pipeline is not None:
+            pipeline.collide(states[0], contacts)
+        solver.step(states[0], states[1], control, contacts, 1 / steps)
+        states.reverse()
+
+    step()  # kernels are compiled, or read from the cache
+    states[0] = model.state()
+    every = steps // int(given["rate"])
+    built, stepping, poses = time.perf_counter(), 0.0, []
+    for _ in range(frames):
+        start = time.perf_counter()
+        for _ in range(every):
+            step()
+        stepping += time.perf_counter() - start
+        poses.append(states[0].body_q.numpy().copy())
+    return imported - begin, built - imported, stepping, poses
+
+
+def work_elsewhere(work: Callable[..., Any], given: str, out: str, rest: str) -> None:
+    """What the other interpreter does."""
+    import json
+
+    import numpy as np
+
+    with np.load(given) as file:
+        arrays = dict(file)
+    *seconds, poses = work(arrays, **json.loads(rest))
+    np.savez(out, seconds=np.array(seconds), poses=np.array(poses))
+
+
+PEERS = (
+    Peer("PyBullet, 1/240 s (its default)", bullet, "pybullet", 240, {}),
+    Peer("PyBullet, 1/3840 s", bullet, "pybullet", TICKS, {}),
+    Peer("Newton XPBD, 1/480 s", newton, "newton", 480, {"solver": "xpbd", "iterations": 2}),
+    Peer(
+        "Newton XPBD, 10 iterations, 1/480 s", newton, "newton", 480,
+        {"solver": "xpbd", "iterations": 10},
+    ),
+    Peer("Newton XPBD, 1/3840 s", newton, "newton", TICKS, {"solver": "xpbd", "iterations": 2}),
+    Peer("Newton's MuJoCo (C), 1/480 s", newton, "newton", 480, {"solver": "mujoco"}),
+    Peer("Newton's MuJoCo (C), 1/3840 s", newton, "newton", TICKS, {"solver": "mujoco"}),
+)  # fmt: skip
+
+
+def handed_over(bodies: Sequence[Body]) -> dict[str, Any]:
+    """The pile as arrays, each object around its centre of mass in its axes of inertia.
+
+    Quaternions have the scalar last, as the peers have it.
+    """
+    out: dict[str, Any] = {k: [] for k in ("position", "turn", "inertia", "rolling", "pieces")}
+    for i, body in enumerate(bodies):
+        shape = body.shape
+        assert shape is not None
+        moments, axes = np.linalg.eigh(shape.inertia)
+        axes = axes * np.sign(np.linalg.det(axes))
+        turn = rotations.from_matrix(torch.from_numpy(axes)).numpy()
+        out["position"].append(State(body.z0).p.double().numpy() + shape.center)
+        out["turn"].append(np.roll(turn, -1))
+        out["inertia"].append(moments)
+        out["rolling"].append(body.rolling * shape.size)
+        out["pieces"].append(len(shape.pieces))
+        for j, piece in enumerate(shape.pieces):
+            corners = (piece - shape.center) @ axes
+            out[f"corners {i} {j}"], out[f"faces {i} {j}"] = corners, faces_of(corners)
+    return {**out, "rate": LOOKED_AT, "restitution": RESTITUTION}
+
+
+def faces_of(corners: np.ndarray) -> np.ndarray:
+    """Triangles ``(F, 3)`` of a hull, seen anticlockwise from outside."""
+    hull = ConvexHull(corners)
+    faces = hull.simplices.astype(np.int32)
+    a, b, c = corners[faces].swapaxes(0, 1)
+    inward = (np.cross(b - a, c - a) * hull.equations[:, :3]).sum(-1) < 0
+    faces[inward] = faces[inward][:, ::-1]
+    return faces
+
+
+def taken_back(bodies: Sequence[Body], given: dict[str, Any], poses: np.ndarray) -> np.ndarray:
+    """A peer's poses ``(T, K, 7)`` as those of our states: ``(p, q)``, the scalar first."""
+    out = []
+    for i, body in enumerate(bodies):
+        assert body.shape is not None
+        now = torch.from_numpy(np.roll(poses[:, i, 3:].astype(float), 1, -1))
+        then = torch.from_numpy(np.roll(given["turn"][i], 1))
+        turn = rotations.multiply(now, rotations.conjugate(then).expand_as(now))
+        arm = rotations.rotate(turn, torch.from_numpy(body.shape.center).expand(len(turn), 3))
+        q = rotations.multiply(turn, State(body.z0).q.double().expand_as(turn))
+        out.append(np.concatenate([poses[:, i, :3] - arm.numpy(), q.numpy()], -1))
+    return np.stack(out, 1)
+
+
+def interpreter_of(peer: Peer, pythons: Sequence[Path]) -> Path:
+    """The first interpreter that has the peer."""
+    found = f"import importlib.util as i, sys; sys.exit(i.find_spec({peer.module!r}) is None)"
+    for python in pythons:
+        if subprocess.run([python, "-c", found], check=False).returncode == 0:
+            return python
+    raise NotHereError("not installed")
+
+
+def elsewhere(peer: Peer, python: Path, bodies: Sequence[Body]) -> tuple[np.ndarray, np.ndarray]:
+    """Seconds of import, of building and of stepping; poses ``(T, K, 7)`` of our states."""
+    given = handed_over(bodies)
+    code = "\n".join([
+        "from __future__ import annotations", "import sys",
+        inspect.getsource(peer.worker), inspect.getsource(work_elsewhere),
+        f"work_elsewhere({peer.worker.__name__}, *sys.argv[1:])",
+    ])  # fmt: skip
+    rest = {"steps": peer.steps, "frames": SECONDS * LOOKED_AT, "options": peer.options}
+    with tempfile.TemporaryDirectory() as name:
+        source, out = Path(name) / "pile.npz", Path(name) / "path.npz"
+        np.savez(source, **given)
+        done = subprocess.run(
+            [python, "-c", code, source, out, json.dumps(rest)], capture_output=True, text=True
+        )
+        if done.returncode:
+            raise NotHereError((done.stderr.strip().splitlines() or ["failed"])[-1])
+        with np.load(out) as file:
+            return file["seconds"], taken_back(bodies, given, file["poses"])
+
+
+def plain_mujoco(bodies: Sequence[Body], steps: int) -> tuple[float, np.ndarray]:
+    """MuJoCo with its own contacts, cone, no sleep: seconds, and poses ``(T, K, 7)``."""
+    engine = engine_of(Simulation(bodies))
+    model, data = engine.model, engine.data
+    model.opt.timestep = 1 / steps
+    model.opt.cone = mujoco.mjtCone.mjCONE_PYRAMIDAL
+    model.opt.enableflags &= ~int(mujoco.mjtEnableBit.mjENBL_SLEEP)
+    model.geom_solref[:], model.geom_solimp[:] = (0.02, 1), (0.9, 0.95, 0.001, 0.5, 2)
+    model.geom_condim[:] = 3
+    spent, poses = 0.0, []
+    for _ in range(SECONDS * LOOKED_AT):
+        start = time.perf_counter()
+        mujoco.mj_step(model, data, steps // LOOKED_AT)
+        spent += time.perf_counter() - start
+        poses.append(data.qpos.reshape(-1, 7).copy())
+    return spent, np.array(poses)
+
+
+def peer_rows(some: Sequence[Thing], pythons: Sequence[Path], shown: Table) -> None:
+    """Ours, MuJoCo by itself, and the peers, on the same piles."""
+    piles = [pile(some, seed, RESTITUTION) for seed in range(PILES)]
+    ours = [played(bodies) for bodies in piles]
+    mine = float(np.mean([run.seconds for run in ours]))
+
+    def row(name: str, loading: str, start: float | None, s: float, judged: list[Judged]) -> None:
+        first = "" if start is None else f"{start:.2f}"
+        shown.add_row(name, loading, first, f"{s:.2f}", f"{s / mine:.1f}", *_behaviour(judged))
+
+    judged = [judge(bodies, our_path(bodies)) for bodies in piles]
+    row(f"ours, 1/{TICKS} s", "", min(run.start for run in ours), mine, judged)
+    plain = [min((plain_mujoco(b, 480) for _ in range(RUNS)), key=lambda x: x[0]) for b in piles]
+    judged = [judge(bodies, poses) for bodies, (_, poses) in zip(piles, plain, strict=True)]
+    row("MuJoCo's own contacts, 1/480 s", "", None, float(np.mean([s for s, _ in plain])), judged)
+    for peer in PEERS:
+        try:
+            python = interpreter_of(peer, pythons)
+            runs = [elsewhere(peer, python, bodies) for _ in range(2) for bodies in piles]
+        except NotHereError as error:
+            shown.add_row(peer.name, str(error))
+            continue
+        seconds = np.array([s for s, _ in runs]).reshape(2, PILES, 3).min(0)
+        judged = [judge(b, poses) for b, (_, poses) in zip(piles, runs[:PILES], strict=True)]
+        loading, start = seconds[:, :2].min(0)
+        row(peer.name, f"{loading:.2f}", float(start), float(seconds[:, 2].mean()), judged)
+
+
+def main() -> None:
+    """Print the tables."""
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("--captures", type=Path)
+    parser.add_argument("--peer-python", type=Path, nargs="+", default=[])
+    args = parser.parse_args()
+    console = Console(width=120)
+    some = things(args.captures)
+    played(pile(some, 0, RESTITUTION))  # compiled code is read from disk
+    version = importlib.metadata.version("mujoco-core")
+    title = f"{COUNT} objects piled on a plane, {SECONDS} s simulated, slowest of {PILES} piles, "
+    shown = table(
+        f"{title}MuJoCo {version} on {hardware(torch.device('cpu'))}", "restitution", "pieces",
+        "make, s", "2 s, s", f"of {PILE_TARGET:g} s", "contacts, mean / most", "into plane, mm",
+        "into others, mm", "speed, median / most", "asleep",
+    )  # fmt: skip
+    pile_rows(some, shown)
+    console.print(shown)
+    console.print(time_table(some))
+    ground_tables(robot(args.captures, some) if args.captures else bowling(), console)
+    shown = table(
+        f"peers on the same {PILES} piles, restitution {RESTITUTION:g}, {SECONDS} s simulated",
+        "what", "import, s", "start, s", "stepping, s", "times ours", "into plane, mm",
+        "into others, mm", "speed, median / most",
+    )  # fmt: skip
+    peer_rows(some, args.peer_python, shown)
+    console.print(shown)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,148 @@
+"""No contact adds energy: what a bounce with friction would gain is taken back when it ends.
+
+MuJoCo's contacts ask for accelerations, not forces. Where a corner hits and sticks, the restitution
+asked for can then leave more energy than there was: up to twice as much at 0.9 and a friction of
+0.5. So the energy of every group of touching bodies is kept in mind from before they touched. When
+one of them leaves and there is more of it, the velocities are scaled down: all of them where
+something fixed was touched, else those relative to the common centre, which keeps the momentum.
+"""
+
+import copy
+from collections.abc import Sequence
+from typing import Any, TypeAlias
+
+import mujoco
+import numpy as np
+import numpy.typing as npt
+
+from ..types import GRAVITY, Y
+
+Array: TypeAlias = npt.NDArray[Any]
+
+G = -GRAVITY[Y]
+
+
+class EnergyGuard:
+    """Watches the free bodies 0, 1, ... of a model; ``driven`` ones may give energy to others."""
+
+    def __init__(self, model: mujoco.MjModel, driven: Sequence[int]) -> None:
+        n = model.nbody - 1
+        self.body_of = model.geom_bodyid - 1
+        self.mass, self.center = model.body_mass[1:], model.body_ipos[1:]
+        axes = matrices(model.body_iquat[1:])
+        self.inertia = np.einsum("kij,kj,klj->kil", axes, model.body_inertia[1:], axes)
+        self.group = np.arange(n)
+        self.reference = np.full(n, np.inf)  # energy before each touched anything
+        self.open = np.zeros(n, bool)  # touching
+        self.fixed = np.zeros(n, bool)  # has touched something fixed
+        self.driven = np.zeros(n, bool)
+        self.driven[list(driven)] = True
+        self.fed = self.driven.copy()  # has touched something driven
+
+    def copy(self) -> "EnergyGuard":
+        """A copy for a snapshot."""
+        other = copy.copy(self)
+        for name in ("group", "reference", "open", "fixed", "fed"):
+            setattr(other, name, getattr(self, name).copy())
+        return other
+
+    def forget(self, index: int) -> None:
+        """An object was pushed: its energy is what it has now."""
+        self.reference[index] = np.inf
+
+    def check(self, data: mujoco.MjData) -> None:
+        """Note who touches whom; settle the accounts of those who have left."""
+        touching = self._touching(data)
+        left = self.open & ~touching
+        free = ~touching & ~self.open
+        if left.any() or free.any():
+            energy = sum(self._energies(data)[:2])
+            for group in np.unique(self.group[left]):
+                self._settle(data, np.flatnonzero(self.group == group), left)
+            if left.any():
+                energy = sum(self._energies(data)[:2])
+            self.reference[free | left] = energy[free | left]
+            self._release(left)
+        self.open = touching
+
+    def _touching(self, data: mujoco.MjData) -> Array:
+        """Which bodies touch anything; joins the groups of those that touch each other."""
+        touching = np.zeros(len(self.mass), bool)
+        if not data.ncon:
+            return touching
+        n = len(self.mass) + 1
+        pairs = self.body_of[data.contact.geom] + 1
+        for key in np.unique(pairs[:, 0] * n + pairs[:, 1]).tolist():
+            a, b = key // n - 1, key % n - 1
+            for one, other in ((a, b), (b, a)):
+                if one >= 0:
+                    touching[one] = True
+                    self.fixed[one] |= other < 0
+                    self.fed[one] |= other >= 0 and self.driven[other]
+            if a >= 0 and b >= 0 and self.group[a] != self.group[b]:
+                self.group[self.group == self.group[b]] = self.group[a]
+        return touching
+
+    def _settle(self, data: mujoco.MjData, members: Array, left: Array) -> None:
+        """Take back what a group has gained; ``left`` says who no longer touches anything."""
+        kinetic, potential, v, turn = self._energies(data)
+        allowed = self.reference[members].sum()
+        gain = (kinetic + potential)[members].sum() - allowed
+        if gain > 0 and not self.fed[members].any():
+            common = np.zeros(3)
+            if not self.fixed[members].any():
+                common = self.mass[members] @ v[members] / self.mass[members].sum()
+            inner = kinetic[members].sum() - 0.5 * self.mass[members].sum() * common @ common
+            share = np.sqrt(max(1 - gain / max(inner, 1e-300), 0.0))
+            self._scale(data, members, share, common, v, turn)
+            gain = 0.0
+        stay = members[~left[members]]
+        if len(stay) and np.isfinite(allowed):
+            # Whoever stays keeps the rest of the group's account.
+            kinetic, potential, _, _ = self._energies(data)
+            self.reference[stay] = (kinetic + potential)[stay] - gain / len(stay)
+
+    def _scale(
+        self,
+        data: mujoco.MjData,
+        members: Array,
+        share: float,
+        common: Array,
+        v: Array,
+        turn: Array,
+    ) -> None:
+        """Velocities relative to the ``common`` one times ``share``."""
+        rate = data.qvel.reshape(-1, 6)
+        rate[members, 3:] *= share
+        center = common + share * (v[members] - common)
+        arm = np.cross(rate[members, 3:], self.center[members])
+        rate[members, :3] = center - np.einsum("kij,kj->ki", turn[members], arm)
+
+    def _release(self, left: Array) -> None:
+        """Those who left are on their own again."""
+        for body in np.flatnonzero(left):
+            if self.group[body] == body:  # hand the group's name on
+                others = np.flatnonzero((self.group == body) & ~left)
+                self.group[others] = others[0] if len(others) else body
+            self.group[body] = body
+        self.fixed[left], self.fed[left] = False, self.driven[left]
+
+    def _energies(self, data: mujoco.MjData) -> tuple[Array, Array, Array, Array]:
+        """Kinetic and potential energy ``(K,)``, velocity of the centre ``(K, 3)``, rotation."""
+        pose, rate = data.qpos.reshape(-1, 7), data.qvel.reshape(-1, 6)
+        turn, w = matrices(pose[:, 3:]), rate[:, 3:]
+        v = rate[:, :3] + np.einsum("kij,kj->ki", turn, np.cross(w, self.center))
+        kinetic = 0.5 * self.mass * (v * v).sum(-1)
+        kinetic += 0.5 * np.einsum("ki,kij,kj->k", w, self.inertia, w)
+        height = pose[:, 1] + (turn[:, 1] * self.center).sum(-1)
+        return kinetic, self.mass * G * height, v, turn
+
+
+def matrices(q: Array) -> Array:
+    """Rotation matrices ``(K, 3, 3)`` of unit quaternions ``(K, 4)``, scalar first."""
+    w, x, y, z = q.T
+    return np.stack([
+        1 - 2 * (y * y + z * z), 2 * (x * y - w * z), 2 * (x * z + w * y),
+        2 * (x * y + w * z), 1 - 2 * (x * x + z * z), 2 * (y * z - w * x),
+        2 * (x * z - w * y), 2 * (y * z + w * x), 1 - 2 * (x * x + y * y),
+    ], -1).reshape(-1, 3, 3)  # fmt: skip
