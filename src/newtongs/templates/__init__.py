@@ -125,8 +125,7 @@ TEMPLATES = {
 
 
 class NamedScene(Protocol):
-    """A scene that can be asked for by name. Its floor, or the top of its table, is y = 0 and its
-    objects are marked."""
+    """A scene that can be asked for by name. Its objects are marked and stand on y = 0."""
 
     @property
     def thing(self) -> str:

@@ -19,7 +19,7 @@ import numpy as np
 
 from ..scene.gaussians import GaussianScene, join
 from .bowling import placed, turnable
-from .scenery import Things, ball, block, hashed, panel, stack
+from .scenery import Things, ball, block, hashed, stack
 from .surfaces import (
     Array,
     Color,
@@ -44,20 +44,15 @@ JOINT = 0.014
 GRAIN = (0.060, 0.020)  # size of a disc along and across the grain
 END = 0.26  # width of the cross boards at both ends
 ROUNDING = (
-    (0.036, 0.0),
-    (0.010, 0.010),
-    (0.0, 0.036),
-    (0.0, 0.084),
-    (0.010, 0.110),
-    (0.036, THICK),
-)
+    (0.036, 0.0), (0.010, 0.010), (0.0, 0.036), (0.0, 0.084), (0.010, 0.110), (0.036, THICK),
+)  # fmt: skip
 """Section of the edge from the top to the underside: distance inward, and depth."""
 LEG, FOOT = 0.22, 0.14  # width of a leg above and below
 APRON = (0.20, 0.26)  # distance from the edge, and height
 
 FLOOR = -1.7
 TILE, TILE_RIM = 0.8, 0.05  # edge of a tile, and of the finer discs along it
-LEFT, RIGHT, BACK, NEAR = -6.4, 4.8, -3.5, 4.5
+LEFT, RIGHT, BACK, NEAR = -6.4, 5.6, -3.5, 4.5
 ROOM_TOP = 3.9
 COUNTER_TOP, COUNTER_FRONT = 0.35, -2.3
 COUNTER = (-4.6, RIGHT)  # x
@@ -65,12 +60,12 @@ SPLASH_TOP = 1.45
 WINDOW = (-2.75, -0.45, 1.05, 2.85)  # x and y of both sides
 SUN: Color = (1.0, 0.86, 0.62)
 
-LIFT = 0.002  # of the things above the table: no disc of theirs reaches into it
+LIFT = 0.001  # of the things above the table: no disc of theirs may reach into it
 CEREAL_SIZE = (0.55, 0.80, 0.20)
 TIN_RADIUS, TIN_HEIGHT = 0.14, 0.40
 MUG_RADIUS, MUG_HEIGHT = 0.15, 0.33
 ORANGE_RADIUS = 0.16
-SPOTS = ((-0.98, -0.16, 14), (-0.16, -0.20, 0), (0.98, -0.10, 0), (0.44, 0.16, 0))
+SPOTS = ((-0.62, -0.12, 14), (0.30, -0.16, 0), (1.22, -0.42, 0), (0.86, -0.02, 0))
 """Where the things stand: x, z, and by how many degrees each is turned."""
 
 OAK: Color = (0.80, 0.56, 0.33)
@@ -115,7 +110,7 @@ def kitchen_table() -> GaussianScene:
     """The whole scene."""
     makers = (cereal_box, tin, mug, orange)
     things = [
-        placed(make(turn), (x, LIFT, z), i)
+        placed(make(turn), (x, 0, z), i)
         for i, (make, (x, z, turn)) in enumerate(zip(makers, SPOTS, strict=True))
     ]
     return join(*things, kitchen())
@@ -133,15 +128,15 @@ def covered(things: Iterable[Surface], *, ambient: float = 0.5) -> GaussianScene
 
 def thing(parts: Iterable[Surface], turn: float) -> GaussianScene:
     """A thing that stands on the origin, lit however it turns."""
-    whole = [s.but(glow=0.8, spread=1.12).moved(yaw=turn) for s in parts]
-    return turnable(covered(whole, ambient=0.55), edge=0.66, front=1.12)
+    whole = covered([s.but(glow=0.8).moved(yaw=turn) for s in parts], ambient=0.55)
+    rise = LIFT - float(whole.bounds(sigmas=1)[0][1])
+    return turnable(placed(whole, (0, rise, 0), 0), edge=0.66, front=1.12)
 
 
 def cereal_box(turn: float) -> GaussianScene:
     """A carton with a picture on its front and back."""
-    faces = box((0, CEREAL_SIZE[1] / 2, 0), CEREAL_SIZE)
-    face, right, back, left, top, bottom = faces
-    pictures = [f.but(paint=carton, spacing=d) for f, d in ((face, 0.0145), (back, 0.022))]
+    face, right, back, left, top, bottom = box((0, CEREAL_SIZE[1] / 2, 0), CEREAL_SIZE)
+    pictures = [f.but(paint=carton, spacing=d) for f, d in ((face, 0.015), (back, 0.023))]
     sides = [f.but(paint=facts, spacing=0.018) for f in (right, left)]
     ends = [f.but(paint=RED, spacing=0.02) for f in (top, bottom)]
     return thing([*pictures, *sides, *ends], turn)
@@ -195,25 +190,22 @@ def facts(p: Array) -> Array:
 
 def tin(turn: float) -> GaussianScene:
     """A tin of tomatoes with bright rims and a paper label."""
-    r, h = TIN_RADIUS, TIN_HEIGHT
-    low = [
-        (0, 0.008),
-        (r - 0.012, 0.008),
-        (r - 0.010, 0),
-        (r, 0.004),
-        (r, 0.016),
-        (r - 0.006, 0.024),
-    ]
-    high = [(x, h - y) for x, y in reversed(low)]
-    label = [(r - 0.005, 0.024), (r - 0.005, h - 0.024)]
-    ends = [revolve(end).but(paint=lid, spacing=0.0145) for end in (low, high)]
-    return thing([*ends, revolve(label).but(paint=label_paint, spacing=0.0145)], turn)
+    r, h, rim = TIN_RADIUS, TIN_HEIGHT, 0.026
+    metal = [
+        revolve([(0, 0), (r - 0.004, 0)]), revolve([(r, 0), (r, rim)]),
+        revolve([(r, h - rim), (r, h)]), revolve([(r - 0.004, h), (0, h)]),
+    ]  # fmt: skip
+    label = revolve([(r, rim), (r, h - rim)])
+    ends = [part.but(paint=lid, spacing=0.0135) for part in metal]
+    return thing([*ends, label.but(paint=label_paint, spacing=0.015)], turn)
 
 
 def lid(p: Array) -> Array:
-    """Bright metal with rings."""
-    r = np.hypot(p[:, 0], p[:, 2])
-    return mix((0.90, 0.91, 0.93), (0.55, 0.57, 0.61), 0.6 * (np.sin(190 * r) > 0.2))
+    """Bright metal with rings, dark where the rim stands over the lid."""
+    r, side = np.hypot(p[:, 0], p[:, 2]), np.abs(p[:, 1] / TIN_HEIGHT - 0.5) < 0.4999
+    rings = mix((0.86, 0.87, 0.89), (0.58, 0.60, 0.64), 0.7 * (np.sin(175 * r) > 0.1))
+    rings[r > TIN_RADIUS - 0.022] = (0.50, 0.52, 0.56)
+    return np.where(side[:, None], (0.88, 0.89, 0.91), rings)
 
 
 def label_paint(p: Array) -> Array:
@@ -233,25 +225,13 @@ def label_paint(p: Array) -> Array:
 def mug(turn: float) -> GaussianScene:
     """A hollow mug with its handle on the +x side."""
     r, h = MUG_RADIUS, MUG_HEIGHT
-    outside = [
-        (0, 0),
-        (r - 0.022, 0),
-        (r - 0.006, 0.010),
-        (r, 0.03),
-        (r, h - 0.008),
-        (r - 0.006, h),
-    ]
-    inside = [
-        (r - 0.006, h),
-        (r - 0.015, h - 0.006),
-        (r - 0.020, 0.05),
-        (r - 0.04, 0.025),
-        (0, 0.022),
-    ]
+    lip = (r - 0.006, h)
+    outside = [(0, 0), (r - 0.022, 0), (r - 0.006, 0.010), (r, 0.03), (r, h - 0.008), lip]
+    inside = [lip, (r - 0.015, h - 0.006), (r - 0.020, 0.05), (r - 0.04, 0.025), (0, 0.022)]
     t = np.radians(np.linspace(-84, 84, 40))
     path = np.stack([r - 0.02 + 0.10 * np.cos(t), h / 2 + 0.105 * np.sin(t), 0 * t], axis=-1)
     parts = [
-        revolve(outside).but(paint=glaze, spacing=0.0165),
+        revolve(outside).but(paint=glaze, spacing=0.017),
         revolve(inside).but(paint=tea, spacing=0.02),
         tube(path, 0.022).but(paint=glaze, spacing=0.014),
     ]
@@ -319,7 +299,7 @@ def in_rows(
     """A rectangle with whole rows and columns of discs."""
     columns, rows = (max(1, round(length / step)) for length, step in zip(size, disc, strict=True))
     width, height = size[0] / columns, size[1] / rows
-    whole = quad(*corners, stretch=width / height)  # type: ignore[misc]
+    whole = quad(*corners, stretch=width / height)
     return whole.but(paint=paint, spacing=math.sqrt(width * height))
 
 
@@ -330,30 +310,37 @@ def table_top() -> Things:
     """Boards along x between two cross boards, and the rounded edge around them."""
     inset = ROUNDING[0][0]
     x, z = HALF_X - inset, HALF_Z - inset
-    width = 2 * z / BOARDS
-    inner = x - END
-    parts: Things = []
+    return [*boards(x - END, z), *end_boards(x, z), *rounded_edge(), underside(x, z)]
+
+
+def boards(x: float, z: float) -> Things:
+    """Boards along x with a groove between any two."""
+    width, half = 2 * z / BOARDS, JOINT / 2
+    parts = []
     for k in range(BOARDS):
-        low = -z + k * width
-        across = (low + (JOINT / 2 if k else 0), low + width - (JOINT / 2 if k < BOARDS - 1 else 0))
-        parts.append(sheet((-inner, inner), -SKIN, across, grain_along(k), GRAIN))
+        low, high = -z + k * width, -z + (k + 1) * width
+        edges = (low + half if k else low, high - half if k < BOARDS - 1 else high)
+        parts.append(sheet((-x, x), -SKIN, edges, grain_along(k), GRAIN))
         if k:
-            joint = (low - JOINT / 2, low + JOINT / 2)
-            parts.append(sheet((-inner, inner), -SKIN, joint, groove, GRAIN))
+            parts.append(sheet((-x, x), -SKIN, (low - half, low + half), groove, GRAIN))
+    return parts
+
+
+def end_boards(x: float, z: float) -> Things:
+    """A board across the others at both ends, and the groove before it."""
+    parts = []
     for side in (-1, 1):
-        ends = sorted((side * (inner + JOINT), side * x))
-        seam = sorted((side * inner, side * (inner + JOINT)))
-        across = (GRAIN[1], GRAIN[0])
-        parts.append(sheet((ends[0], ends[1]), -SKIN, (-z, z), grain_across(side), across))
-        parts.append(sheet((seam[0], seam[1]), -SKIN, (-z, z), groove, across))
-    return [*parts, *rounded_edge(), underside(x, z)]
+        seam, start, end = (side * at for at in (x - END, x - END + JOINT, x))
+        for a, b, paint in ((start, end, grain_across(side)), (seam, start, groove)):
+            parts.append(sheet((min(a, b), max(a, b)), -SKIN, (-z, z), paint, GRAIN[::-1]))
+    return parts
 
 
 def underside(x: float, z: float) -> Surface:
     """The lower face of the top."""
     y = -SKIN - THICK
     corners = [(-x, y, -z), (x, y, -z), (x, y, z), (-x, y, z)]
-    return quad(*corners).but(paint=(0.30, 0.19, 0.10), spacing=0.08)
+    return quad(*corners).but(paint=(0.30, 0.19, 0.10), spacing=0.085)
 
 
 def rounded_edge() -> Things:
@@ -420,15 +407,15 @@ def edge_wood(p: Array) -> Array:
 def frame_of_table() -> Things:
     """Four legs that taper towards the floor, and the apron between them."""
     inset, height = APRON
-    x, z = HALF_X - inset, HALF_Z - inset
-    low, high = -SKIN - THICK - height, -SKIN - THICK
+    x, z, y = HALF_X - inset, HALF_Z - inset, -SKIN - THICK - height / 2
     parts = [s for i in (-1, 1) for k in (-1, 1) for s in leg(i * x, k * z)]
     for side in (-1, 1):
-        boards = [
-            *block((0, (low + high) / 2, side * z), (2 * x, high - low, 0.06), rail, spacing=0.06),
-            *block((side * x, (low + high) / 2, 0), (0.06, high - low, 2 * z), rail, spacing=0.06),
-        ]
-        parts += boards
+        for at, size in (
+            ((0, y, side * z), (2 * x, height, 0.06)),
+            ((side * x, y, 0), (0.06, height, 2 * z)),
+        ):
+            faces = box(at, size)
+            parts += [f.but(paint=rail, spacing=0.06) for f in (*faces[:4], faces[5])]
     return parts
 
 
@@ -507,32 +494,29 @@ def smooth_box(u: Array) -> Array:
 def walls() -> Things:
     """Plaster around the window, tiles above the worktop, and a plain wall to the left."""
     left, right, _, high = WINDOW
-    coarse = (0.17, 0.17)
+    coarse = (0.165, 0.165)
     behind = [
         front((LEFT, left), (SPLASH_TOP, ROOM_TOP), BACK, plaster, coarse),
         front((right, RIGHT), (SPLASH_TOP, ROOM_TOP), BACK, plaster, coarse),
         front((left, right), (high, ROOM_TOP), BACK, plaster, coarse),
     ]
-    side = front((-NEAR, -BACK), (FLOOR, ROOM_TOP), LEFT, plaster_aside, coarse)
-    board = front((-NEAR, -BACK), (FLOOR, FLOOR + 0.14), LEFT + 0.09, WHITE, (0.1, 0.14))
-    return [*behind, *[s.moved(yaw=90) for s in (side, board, *picture())], *splash()]
+    side = front((-NEAR, -BACK), (FLOOR, ROOM_TOP), LEFT, plaster_aside, (0.175, 0.175))
+    return [*behind, *[s.moved(yaw=90) for s in (side, *picture())], *splash()]
 
 
 def picture() -> Things:
     """A pear in a wooden frame, modelled facing +z where the left wall is before its turn."""
-    x, y, z, width, height = -0.6, 1.35, LEFT + 0.11, 1.1, 1.4
+    x, y, z, width, height = -0.6, 1.35, LEFT + 0.18, 1.2, 1.5
 
     def pear(p: Array) -> Array:
         u, v = p[:, 0] - x, p[:, 1] - y
-        fruit = (np.hypot(u / 0.30, (v + 0.18) / 0.28) < 1) | (
-            np.hypot(u / 0.17, (v - 0.12) / 0.26) < 1
-        )
+        fruit = np.hypot(u / 0.30, (v + 0.18) / 0.28) < 1
+        fruit |= np.hypot(u / 0.17, (v - 0.12) / 0.26) < 1
         color = np.where(fruit[:, None], (0.78, 0.76, 0.28), (0.93, 0.90, 0.82))
         color[(np.abs(u - 0.03) < 0.03) & (np.abs(v - 0.43) < 0.09)] = DARK_OAK
         return color
 
-    half = width / 2, height / 2
-    sides = (x - half[0], x + half[0]), (y - half[1], y + half[1])
+    sides = (x - width / 2, x + width / 2), (y - height / 2, y + height / 2)
     return framed_panel(*sides, z, 0.1, DARK_OAK, pear, 0.075)
 
 
@@ -552,7 +536,7 @@ def plaster_aside(p: Array) -> Array:
 
 def splash() -> Things:
     """Glazed tiles between worktop and wall cupboards, and the pale joints between them."""
-    rows, count, z = 3, 26, BACK + 0.02
+    rows, count, z = 3, 28, BACK + 0.02
     height, width = (SPLASH_TOP - COUNTER_TOP) / rows, (COUNTER[1] - COUNTER[0]) / count
     parts = []
     for row in range(rows):
@@ -561,9 +545,8 @@ def splash() -> Things:
             x = COUNTER[0] + i * width
             parts.append(wall_tile((x, x + width), (y, y + height), i, row))
             parts.append(front((x - 0.011, x + 0.011), (y, y + height), z, JOINTS, (0.13, 0.13)))
-        parts.append(
-            front(COUNTER, (y + height - 0.011, y + height + 0.011), z, JOINTS, (0.13, 0.13))
-        )
+        high = (y + height - 0.011, y + height + 0.011)
+        parts.append(front(COUNTER, high, z, JOINTS, (0.13, 0.13)))
     return parts
 
 
@@ -583,10 +566,10 @@ def window() -> Things:
         ((left, y), (0.10, height)), ((right, y), (0.10, height)),
         ((x, y), (0.07, height)), ((x, y + 0.12), (width, 0.06)),
     ]  # fmt: skip
-    parts = [front((left, right), (low, high), BACK - 0.1, garden, (0.1, 0.1))]
+    parts = [front((left, right), (low, high), BACK - 0.1, garden, (0.115, 0.115))]
     for at, (w, h) in bars:
-        parts += block((*at, BACK + 0.03), (w, h, 0.1), WHITE, spacing=0.09)[:4]
-    parts += block((x, low - 0.07, BACK + 0.12), (width + 0.36, 0.05, 0.24), WHITE, spacing=0.09)
+        parts += block((*at, BACK + 0.03), (w, h, 0.1), WHITE, spacing=0.1)[:4]
+    parts += block((x, low - 0.07, BACK + 0.12), (width + 0.36, 0.05, 0.24), WHITE, spacing=0.07)
     return [*parts, *curtains()]
 
 
@@ -603,17 +586,12 @@ def garden(p: Array) -> Array:
 def curtains() -> Things:
     """Short red curtains to both sides of the window, under a brass rod."""
     left, right, _, high = WINDOW
-    parts: Things = []
-    for x in (left - 0.12, right + 0.12):
-        parts.append(
-            front(
-                (x - 0.24, x + 0.24), (high - 1.75, high + 0.12), BACK + 0.16, cloth, (0.045, 0.15)
-            )
-        )
-    path = np.array(
-        [(left - 0.5, high + 0.15, BACK + 0.16), (right + 0.5, high + 0.15, BACK + 0.16)]
-    )
-    return [*parts, tube(path, 0.025).but(paint=BRASS, spacing=0.06)]
+    y, z = (high - 1.75, high + 0.12), BACK + 0.16
+    sides = [
+        front((x - 0.24, x + 0.24), y, z, cloth, (0.045, 0.15)) for x in (left - 0.12, right + 0.12)
+    ]
+    rod = np.array([(left - 0.5, high + 0.15, z), (right + 0.5, high + 0.15, z)])
+    return [*sides, tube(rod, 0.025).but(paint=BRASS, spacing=0.06)]
 
 
 def cloth(p: Array) -> Array:
@@ -629,7 +607,7 @@ def counter() -> Things:
     """Cupboards under a wooden worktop along the back wall."""
     (left, right), z = COUNTER, COUNTER_FRONT
     foot, under = FLOOR + 0.2, COUNTER_TOP - 0.1
-    count = 10
+    count = 11
     width = (right - left) / count
     parts = [front((left, right), (FLOOR, foot), z - 0.12, (0.10, 0.10, 0.10), (0.16, 0.1))]
     for i in range(count):
@@ -648,7 +626,7 @@ def worktop(under: float) -> Things:
     faces = box(middle, size)
     paint = (0.84, 0.69, 0.50)
     near = [f.but(paint=paint, spacing=0.1) for f in (faces[0], faces[1], faces[3])]
-    return [*near, faces[4].but(paint=paint, spacing=0.15)]
+    return [*near, faces[4].but(paint=paint, spacing=0.16)]
 
 
 def door(x: Range, y: Range, z: float, *, handle: int) -> Things:
@@ -665,7 +643,7 @@ def door(x: Range, y: Range, z: float, *, handle: int) -> Things:
 
 
 def framed_panel(
-    x: Range, y: Range, z: float, rim: float, frame: Paint, paint: Paint, spacing: float = 0.14
+    x: Range, y: Range, z: float, rim: float, frame: Paint, paint: Paint, spacing: float = 0.15
 ) -> Things:
     """A rectangle within a frame ``rim`` wide, none over another."""
     (x0, x1), (y0, y1), disc = x, y, (spacing, spacing)
@@ -700,27 +678,26 @@ def oven(x: Range, y: Range, z: float) -> Things:
 
 
 def cupboards() -> Things:
-    """Two wall cupboards to the right of the window, with a hood between them."""
+    """Wall cupboards to the right of the window, with a hood between them."""
     parts: Things = []
     low, high, z = SPLASH_TOP, 3.0, BACK + 0.6
-    for x in ((0.35, 1.25), (2.35, 3.30), (3.30, 4.25)):
-        parts += door(x, (low, high), z, handle=int(x[0] < 3))
-        ends = box(
-            ((x[0] + x[1]) / 2, (low + high) / 2, BACK + 0.3), (x[1] - x[0], high - low, 0.6)
-        )
-        parts += [f.but(paint=SAGE, spacing=0.15) for f in (ends[1], ends[3], ends[4], ends[5])]
+    for left, right, handle in ((0.35, 1.25, 1), (2.35, 3.3, 1), (3.3, 4.25, 0), (4.25, 5.2, 0)):
+        parts += door((left, right), (low, high), z, handle=handle)
+        middle = ((left + right) / 2, (low + high) / 2, BACK + 0.3)
+        body = box(middle, (right - left, high - low, 0.6))
+        parts += [f.but(paint=SAGE, spacing=0.15) for f in (body[1], body[3], body[4], body[5])]
     hood = box((1.8, 1.75, BACK + 0.33), (1.0, 0.5, 0.66), taper=0.45)
     pipe = box((1.8, 2.7, BACK + 0.16), (0.42, 1.5, 0.3))
     return parts + [f.but(paint=STEEL, spacing=0.1) for f in (*hood, *pipe[:4])]
 
 
 def fridge() -> Things:
-    """A round-shouldered fridge in the far corner."""
+    """A red fridge in the far corner."""
     x, z, paint = (LEFT + 0.25, COUNTER[0] - 0.05), -2.15, (0.86, 0.36, 0.27)
     middle, depth = (x[0] + x[1]) / 2, z - BACK
     faces = box((middle, 0.15, BACK + depth / 2), (x[1] - x[0], 3.7, depth))
-    shell = [f.but(paint=paint, spacing=0.13, gloss=0.2) for f in faces[:2]]
-    shell += [f.but(paint=paint, spacing=0.14) for f in faces[3:5]]
+    shell = [f.but(paint=paint, spacing=0.15, gloss=0.2) for f in faces[:2]]
+    shell += [f.but(paint=paint, spacing=0.16) for f in faces[3:5]]
     seam = front(x, (0.885, 0.915), z + 0.025, (0.40, 0.14, 0.10), (0.1, 0.1))
     grips = [
         np.array([(x[1] - 0.18, y, z + 0.08), (x[1] - 0.18, y + 0.4, z + 0.08)]) for y in (0.3, 1.1)
@@ -729,20 +706,17 @@ def fridge() -> Things:
 
 
 def shelf() -> Things:
-    """A board with jars and plates to the left of the window."""
+    """A board with four jars to the left of the window."""
     x, y, z = -3.95, 1.95, BACK + 0.2
     parts = block((x, y, z), (1.6, 0.07, 0.4), OAK, spacing=0.09, bottom=True)
     colors: Sequence[Color] = (
         (0.93, 0.80, 0.50), (0.70, 0.34, 0.22), (0.96, 0.93, 0.87), (0.42, 0.52, 0.34),
     )  # fmt: skip
+    cover = [(0.115, 0), (0.115, 0.06), (0, 0.07)]
     for i, color in enumerate(colors):
-        parts.append(
-            stack(x - 0.57 + 0.38 * i, y + 0.035, z, jar(0.13, 0.36), color, spacing=0.065)
-        )
-        lid_at = (x - 0.57 + 0.38 * i, y + 0.395, z)
-        parts.append(
-            stack(*lid_at, [(0.115, 0), (0.115, 0.06), (0, 0.07)], DARK_OAK, spacing=0.065)
-        )
+        at = x - 0.57 + 0.38 * i
+        parts.append(stack(at, y + 0.035, z, jar(0.13, 0.36), color, spacing=0.065))
+        parts.append(stack(at, y + 0.395, z, cover, DARK_OAK, spacing=0.065))
     return parts
 
 
@@ -765,7 +739,7 @@ def on_the_counter() -> Things:
         *[stack(0.05 + 0.36 * i, y, -3.15, jar(0.14, 0.30 + 0.08 * i), c, spacing=0.07)
           for i, c in enumerate((WHITE, (0.36, 0.50, 0.58)))],
     ]  # fmt: skip
-    return [*parts, *plant(-2.15, y, -3.1), *kettle(-3.9, y, -2.95)]
+    return [*parts, *plant(-1.2, y, -3.1), *kettle(-3.9, y, -2.95)]
 
 
 def plant(x: float, y: float, z: float) -> Things:
@@ -775,7 +749,7 @@ def plant(x: float, y: float, z: float) -> Things:
     for i, angle in enumerate(np.radians(range(0, 360, 45))):
         green = (0.22 + 0.06 * (i % 2), 0.48 + 0.06 * (i % 3), 0.20)
         at = (x + 0.15 * math.cos(angle), y + 0.40 + 0.10 * (i % 3), z + 0.15 * math.sin(angle))
-        parts.append(ball(*at, (0.11, 0.15, 0.11), green, spacing=0.075))
+        parts.append(ball(*at, (0.11, 0.15, 0.11), green, spacing=0.08))
     return [*parts, ball(x, y + 0.55, z, (0.14, 0.18, 0.14), (0.30, 0.58, 0.24), spacing=0.07)]
 
 
