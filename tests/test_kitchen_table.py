@@ -225,8 +225,8 @@ def test_what_is_set_into_it_is_set_above_the_table(kitchen):
 @pytest.fixture(scope="module")
 def slid():
     """The orange pushed over the right edge."""
-    push = {"select": "id:3", "velocity": (1.5, 0.0, 0.0), "loose": True}
-    return newtongs.animate("kitchen_table", seconds=2.0, **push)
+    push = {"select": "id:3", "velocity": (1.5, 0.0, 0.0), "restitution": 0.0, "loose": True}
+    return newtongs.animate("kitchen_table", seconds=2.5, **push)
 
 
 def test_a_thing_falls_off_the_edge_onto_the_floor(slid):
@@ -235,7 +235,7 @@ def test_a_thing_falls_off_the_edge_onto_the_floor(slid):
     r = kitchen_table.ORANGE_RADIUS
     assert (p[on, 1] - r).abs().max() < 0.02
     assert p[-1, 0] > kitchen_table.HALF_X
-    assert p[:, 1].min() == pytest.approx(FLOOR + r, abs=0.04)
+    assert p[-1, 1] == pytest.approx(FLOOR + r, abs=0.03)
 
 
 def test_the_others_stand_still(slid):
