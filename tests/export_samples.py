@@ -6,9 +6,15 @@ import torch
 
 from newtongs import rotations, state
 from newtongs.scene import GaussianScene, join
-from newtongs.scene.animation import Animation
+from newtongs.scene.animation import About, Animation, ObjectAbout
 from newtongs.scene.world_frame import WorldFrame
 from newtongs.templates import template
+
+ABOUT = About(
+    version="0",
+    objects=(ObjectAbout(3, "a test", (1.0, 2.0, 0.5)),),
+    planes=((0.0, 1.0, 0.0, 2.0),),
+)
 
 
 def bouncing(frames=13, *, seconds=1.5, height=1.2, q0=(1.0, 0, 0, 0), turn=7.0, squash=0.25):
@@ -31,7 +37,7 @@ def park(frames=13):
     ball = thing.object.replace(ids=torch.full((len(thing.object),), 3))
     first = {"means": ball.means * 0.8 + z[0, :3], "log_scales": ball.log_scales + math.log(0.8)}
     scene = join(thing.background, ball.replace(**first))
-    return Animation(scene, t, {3: z}, info={"made_by": "a test", "motion": ["hop", 1.5]})
+    return Animation(scene, t, {3: z}, about=ABOUT)
 
 
 def random_scene(n, *, ids=-1, degree=3, seed=0, center=(0.0, 0.0, 0.0), spread=0.4):
@@ -66,7 +72,7 @@ def two_objects(frames=9, *, degree=3, n=40, seed=0):
     crate = random_scene(11, ids=5, degree=degree, seed=seed + 5)  # an object that never moves
     scene = join(still, objects[0], crate, objects[1])
     mixed = scene[torch.randperm(len(scene), generator=torch.Generator().manual_seed(seed))]
-    return Animation(mixed, times, states, world, {"seed": seed})
+    return Animation(mixed, times, states, world, About(seed=seed))
 
 
 def covariances(scene):

@@ -47,10 +47,10 @@ def test_replay_is_the_same_animation(park, tmp_path, capsys):
 def test_pushes_in_words(park, tmp_path):
     run("animate", park, "--out", tmp_path, *SMALL, "--formats", "json",
         "--push", "select=id:0 velocity=0,4,0 spin=0,0,-2 restitution=0.9")  # fmt: skip
-    (push,) = load_animation(tmp_path / "park.json").info["pushes"]
+    (one,) = load_animation(tmp_path / "park.json").about.objects
     assert not (tmp_path / "park_scene.ply").exists()  # the capture itself is referred to
-    assert push["velocity"] == [0, 4, 0]
-    assert push["restitution"] == 0.9
+    assert one.velocity == (0, 4, 0)
+    assert one.restitution == pytest.approx(0.9)
 
 
 def test_inspect_a_scene_an_animation_and_a_checkpoint(park, tmp_path, capsys):
@@ -99,10 +99,11 @@ def test_a_search_says_which_push_it_found(park, tmp_path, capsys):
         "--goal",
         "displace 0.1 0 0",
     )
-    (push,) = load_animation(tmp_path / "park.json").info["pushes"]
+    about = load_animation(tmp_path / "park.json").about
     said = capsys.readouterr().out
     assert "--velocity" in said
-    assert f"{push['velocity'][0]:.3g}" in said
+    assert f"{about.objects[0].velocity[0]:.3g}" in said
+    assert f"misses it by {about.goal_missed_by[0]:.3g}" in said
 
 
 def test_a_background_file_makes_room_for_the_object(park, tmp_path):
@@ -145,6 +146,18 @@ def bad_file(path):
         (["{park}", "--push", "speed=3"], "velocity"),
         (["{park}", "--restitution", "2"], "between 0 and 1"),
         (["{park}", "--dynamics", "magic"], "learned"),
+        (["{park}", "--checkpoint", "{bad}"], "checkpoint"),
+        (["{park}", "--checkpoint", "{park}.no"], "no checkpoint"),
+        (["{park}", "--motion", "free_fal"], "free_fall"),
+        (["{park}", "--motion", "free_fall", "--velocity", "1", "0", "0"], "one or the other"),
+        (["{park}", "--motion", "free_fall", "--goal", "land at 0 0"], "give one"),
+        (["{park}", "--plane", "0", "0", "0", "1"], "must not be zero"),
+        (["{park}", "--plane", "1", "0", "0"], "plane"),
+        (["{park}", "--box", "1", "0", "0", "0", "1", "1"], "x0 < x1"),
+        (["{park}", "--friction", "-1"], "friction"),
+        (["{park}", "--scale", "free"], "contact 'paper'"),
+        (["{park}", "--loose", "--contact", "paper"], "loose"),
+        (["{park}", "--loose"], "nothing else is loose"),
         (["sunny_prak"], "sunny_park"),
         (["{park}", "--size", "100000", "9"], "8192"),
         (["{park}", "--color", "5", "0", "0"], "from 0 to 1"),

@@ -12,7 +12,7 @@ from newtongs import rotations
 from newtongs.errors import InputError
 from newtongs.exports import read_glb, write_glb
 from newtongs.exports.parts import parts
-from newtongs.scene.animation import Animation
+from newtongs.scene.animation import About, Animation
 
 
 def tree_of(path):
@@ -76,7 +76,7 @@ def test_the_tree_is_what_the_standard_asks_for(tmp_path):
     write_glb(animation, tmp_path / "a.glb")
     tree, data = tree_of(tmp_path / "a.glb")
     assert tree["asset"]["version"] == "2.0"
-    assert tree["asset"]["extras"]["info"] == animation.info
+    assert tree["asset"]["extras"]["about"] == json.loads(json.dumps(animation.about.to_json()))
     assert tree["extensionsUsed"] == ["KHR_gaussian_splatting"]
     assert tree["buffers"] == [{"byteLength": len(data)}]
     for view in tree["bufferViews"]:
@@ -168,7 +168,8 @@ def test_bad_input_is_told(tmp_path):
     animation = park(3)
     with pytest.raises(InputError, match="sh_degree"):
         write_glb(animation, tmp_path / "a.glb", sh_degree=4)
-    odd = Animation(animation.scene, animation.times, animation.states, info={"x": float("nan")})
+    about = About(seconds=float("nan"))
+    odd = Animation(animation.scene, animation.times, animation.states, about=about)
     with pytest.raises(InputError, match="JSON"):
         write_glb(odd, tmp_path / "a.glb")
     missing = Animation(animation.scene, animation.times, {9: animation.states[3]})

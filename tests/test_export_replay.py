@@ -26,7 +26,7 @@ def assert_same(a, b):
         assert z.dtype == b.states[index].dtype
     for name in ("rotation", "offset"):
         assert torch.equal(getattr(a.world, name), getattr(b.world, name))
-    assert (a.world.scale, a.info) == (b.world.scale, b.info)
+    assert (a.world.scale, a.about) == (b.world.scale, b.about)
     for x, y in zip(a.frames(), b.frames(), strict=True):
         assert torch.equal(x.means, y.means)
         assert torch.equal(x.covariances, y.covariances)
@@ -43,7 +43,7 @@ def test_round_trip_is_exact(tmp_path, seed):
 
 def test_double_states_stay_double(tmp_path):
     a = park(5)
-    double = Animation(a.scene, a.times, {3: a.states[3].double()}, a.world, a.info)
+    double = Animation(a.scene, a.times, {3: a.states[3].double()}, a.world, a.about)
     save_animation(double, tmp_path / "a.json")
     assert_same(double, load_animation(tmp_path / "a.json"))
 
@@ -100,7 +100,7 @@ def cut_off(path):
         (lambda d: cut_off(d / "a_scene.ply"), "has changed"),
         (lambda d: (d / "a.npz").unlink(), "not there"),
         (lambda d: cut_off(d / "a.npz"), "has changed"),
-        (lambda d: change(d / "a.json", version=2), "version 2"),
+        (lambda d: change(d / "a.json", version=3), "version 3"),
         (lambda d: change(d / "a.json", format="other"), "no saved animation"),
         (lambda d: (d / "a.json").write_text("{"), "JSON"),
         (lambda d: (d / "a.json").write_text("[]"), "no saved animation"),

@@ -14,7 +14,8 @@ ROOT = Path(__file__).parent.parent
 SOURCE = ROOT / "src" / "newtongs"
 LAYERS = [
     {"errors"}, {"files", "threads", "types"}, {"rotations"}, {"state"},
-    {"motions", "dynamics", "scene"}, {"templates", "world"}, {"render", "datasets", "stage"},
+    {"motions", "dynamics", "scene"}, {"templates", "world"}, {"pushes"},
+    {"render", "datasets", "stage"},
     {"training", "evaluation", "figures", "exports", "animator"},
     {"studio", "cli"},
     {"__init__", "__main__"},

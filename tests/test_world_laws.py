@@ -163,7 +163,7 @@ def momentum(z, masses):
 
 @pytest.mark.parametrize("seed", range(6))
 def test_momentum_and_energy_of_a_free_pair(seed):
-    """In free fall, where gravity's share is known: the total momentum stays, energy never grows."""
+    """In free fall, where gravity is known: the total momentum stays, and energy never grows."""
     g = torch.Generator().manual_seed(seed)
     shapes = [SHAPES["box"], SHAPES["wedge"]]
     quats = torch.nn.functional.normalize(torch.randn(2, 4, generator=g), dim=-1)

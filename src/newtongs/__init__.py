@@ -37,10 +37,10 @@ if TYPE_CHECKING:
     from .dynamics.weights import load_model, load_pretrained
     from .errors import InputError
     from .exports import export
+    from .pushes import Physics, Push
     from .scene import Camera, GaussianScene
     from .scene.io.formats import load as load_scene
     from .scene.io.formats import save as save_scene
-    from .stage import Physics, Push
     from .state import State, as_states, project
     from .state import make as make_state
     from .world import Simulation
@@ -57,8 +57,8 @@ _NAMES = {
     "GaussianScene": ("scene", "GaussianScene"),
     "InputError": ("errors", "InputError"),
     "NNDConfig": ("dynamics", "NNDConfig"),
-    "Physics": ("stage", "Physics"),
-    "Push": ("stage", "Push"),
+    "Physics": ("pushes", "Physics"),
+    "Push": ("pushes", "Push"),
     "Simulation": ("world", "Simulation"),
     "State": ("state", "State"),
     "animate": ("animator", "animate"),

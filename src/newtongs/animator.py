@@ -13,6 +13,7 @@ from . import __version__
 from .dynamics.search import Goal, search
 from .dynamics.surfaces import Box, Plane
 from .errors import InputError
+from .pushes import Physics, Push, PushFields
 from .scene.animation import About, Animation
 from .scene.cameras import Camera
 from .scene.gaussians import BACKGROUND, GaussianScene, join
@@ -21,9 +22,6 @@ from .scene.world_frame import WorldFrame
 from .stage import (
     STAGE_HEIGHT,
     Ground,
-    Physics,
-    Push,
-    PushFields,
     Stage,
     Told,
     about_objects,
@@ -83,7 +81,7 @@ def animate(
         boxes: solid boxes, in the physics frame.
         loose: every other object that is found can be knocked over, and sleeps until it is hit.
         goal: search the velocities that reach it: "land at X Z" or "displace DX DY DZ".
-        physics: the dynamics; :data:`newtongs.stage.PAPER` is the paper's to the letter.
+        physics: the dynamics; :data:`newtongs.pushes.PAPER` is the paper's to the letter.
         show_floor: draw what was only assumed or given: a floor, planes, boxes.
         progress: called with (what, done, in all) during longer work.
         **push: fields of the single :class:`Push`.

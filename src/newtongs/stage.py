@@ -1,15 +1,11 @@
-"""From a scene to what a simulation needs: objects marked, up and floor known, bodies, solids.
-
-Velocities are in the physics frame: x to the right and z towards the default camera, y up, the
-object about half a unit large, gravity 9.81 downwards.
-"""
+"""From a scene to what a simulation needs: objects marked, up and floor known, bodies, solids."""
 
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from dataclasses import replace as changed
 from pathlib import Path
-from typing import Literal, NamedTuple, TypeAlias, TypedDict
+from typing import NamedTuple, TypeAlias
 
 import numpy as np
 import torch
@@ -17,10 +13,10 @@ from torch import Tensor
 
 from . import motions, rotations
 from .dynamics.floor import support_radius
-from .dynamics.interface import Dynamics
 from .dynamics.surfaces import FLOOR, Box, Plane, Surface
-from .dynamics.variants import Scale, Variant, model_of, rigid_state
+from .dynamics.variants import rigid_state
 from .errors import InputError, unknown_name
+from .pushes import Physics, Push, Vector, three_numbers
 from .scene.animation import ObjectAbout
 from .scene.cameras import Camera
 from .scene.find.clusters import cluster, without_floaters
@@ -35,12 +31,11 @@ from .scene.world_frame import WorldFrame
 from .state import State, replace
 from .templates import SCENES, named_scene
 from .types import StateTensor, Vec3
-from .world.bodies import FRICTION, Body, Track
+from .world.bodies import Body, Track
 from .world.colliders import Collider, collider
 from .world.shapes import Shape
 from .world.surroundings import Surroundings
 
-Vector: TypeAlias = tuple[float, float, float]
 Told: TypeAlias = Callable[[str, int, int], None]  # what, done, in all
 
 SIZE = 0.27  # lifted scale in physics units: the middle of the range that the model was trained on
@@ -49,118 +44,11 @@ DROP: tuple[Vector, Vector] = ((0.4, 0.0, 0.0), (0.3, 0.5, -1.5))  # of an objec
 SUNK = 0.25  # part of its height an object may reach below the floor found, which then gives way
 NEARLY_ALL = 0.9  # of a capture selected: what is left belongs to the object too
 AIR = 0.1  # part of its height that an object must be above the floor to be dropped, not tossed
-FASTEST = 1000.0  # velocity and spin; beyond, nothing is to be seen
 STAGE_HEIGHT = 0.9  # of an object set into one of our own scenes: theirs are that tall
 MOST_LOOSE = 40  # objects that wait to be hit
 OVERLAP = 0.1  # share of a loose object that may belong to another before it is left out
 UP: Vector = (0.0, 1.0, 0.0)  # in our own scenes
 RATE = 24.0  # Hz, of the named motions
-
-
-class PushFields(TypedDict, total=False):
-    """The fields of :class:`Push`, as arguments."""
-
-    select: str
-    velocity: Vector | Sequence[float] | None
-    spin: Vector | Sequence[float] | None
-    mass: float
-    restitution: float
-    friction: float
-    attenuation: float
-    motion: str | None
-
-
-@dataclass(frozen=True)
-class Push:
-    """What is done to one object, and what it is made of."""
-
-    select: str = "auto"
-    """Which Gaussians: auto, all, cluster:ID, id:K, box:..., sphere:..., circle:..., masks:DIR."""
-    velocity: Vector | Sequence[float] | None = None
-    """Initial velocity, physics units a second. Default: a toss, or a drop from the air."""
-    spin: Vector | Sequence[float] | None = None
-    """Initial angular velocity in rad/s about the axes x, y (up) and z."""
-    mass: float = 1.0
-    """Heavier things push harder and are slowed down less by the air."""
-    restitution: float = 0.6
-    """Part of the speed that a bounce keeps, 0 to 1."""
-    friction: float = FRICTION
-    """Coulomb's coefficient: 0.1 is ice, 0.5 wood, 1 rubber. The paper's engine ignores it."""
-    attenuation: float = 0.2
-    """The paper's engine only: part of the speed along the floor that a bounce takes, 0 to 1."""
-    motion: str | None = None
-    """Follow this motion of State-32 in place of velocity and spin."""
-
-    def __post_init__(self) -> None:
-        for name in ("velocity", "spin"):
-            value = getattr(self, name)
-            if value is not None:
-                object.__setattr__(self, name, _checked(name, value))
-        for name in ("restitution", "attenuation"):
-            if not 0 <= getattr(self, name) <= 1:
-                raise InputError(f"{name} lies between 0 and 1, got {getattr(self, name)}")
-        if not 0 <= self.friction <= 10:
-            raise InputError(f"friction lies between 0 and 10, got {self.friction}")
-        if not (self.mass > 0 and math.isfinite(self.mass)):
-            raise InputError(f"mass must be a positive number, got {self.mass}")
-        if self.motion is not None:
-            motions.get(self.motion)
-            if self.velocity is not None or self.spin is not None:
-                raise InputError("a motion has its own velocity and spin; give one or the other")
-
-
-def _checked(name: str, value: Sequence[float]) -> Vector:
-    numbers = tuple(float(x) for x in value)
-    if len(numbers) != 3:
-        raise InputError(f"{name}: expected three numbers x y z, got {len(numbers)}")
-    if not all(abs(x) <= FASTEST for x in numbers):
-        raise InputError(f"{name}: expected numbers up to {FASTEST:g}, got {numbers}")
-    x, y, z = numbers
-    return x, y, z
-
-
-@dataclass(frozen=True)
-class Physics:
-    """How objects move."""
-
-    dynamics: Variant | Dynamics | Path | str = "analytic"
-    """analytic: Newton's terms. learned: with the trained networks, which drift as State-32's
-    objects do on average. structured: trained scalars, networks zeroed. Or a checkpoint file that
-    ``newtongs train`` wrote, or a model of your own."""
-    scale: Scale = "rigid"
-    """rigid: sizes stay. free: the paper's, which pulls every size towards one; needs
-    ``contact="paper"``."""
-    contact: Literal["world", "paper"] = "world"
-    """world: true shapes, friction, objects meet each other and the scene (MuJoCo). paper: the
-    paper's event at the floor, with a ball of radius |s_y| for a shape."""
-    seed: int = 7301
-    """Which of the trained models."""
-    solid: bool = True
-    """Whether the static rest of the scene can be touched (contact="world")."""
-
-    def __post_init__(self) -> None:
-        for name, kinds in (("scale", ("rigid", "free")), ("contact", ("world", "paper"))):
-            if getattr(self, name) not in kinds:
-                raise unknown_name(name, getattr(self, name), kinds)
-        if self.scale == "free" and self.contact == "world":
-            raise InputError(
-                "scale 'free' changes sizes, which true shapes cannot follow; "
-                "take contact 'paper', or scale 'rigid'"
-            )
-
-    @property
-    def model(self) -> Dynamics:
-        """The model that the words stand for."""
-        return model_of(self.dynamics, self.scale, seed=self.seed)
-
-    @property
-    def name(self) -> str:
-        """Of the dynamics."""
-        known = isinstance(self.dynamics, str | Path)
-        return str(self.dynamics) if known else type(self.dynamics).__name__
-
-
-PAPER = Physics("learned", "free", "paper")
 
 
 class Opened(NamedTuple):
@@ -398,8 +286,8 @@ def initial_state(stage: Stage, index: int, push: Push) -> StateTensor:
     in_the_air = low - stage.world.floor > AIR * (high - low)
     velocity, spin = DROP if in_the_air else TOSS
     if push.velocity is not None or push.spin is not None:
-        velocity = _checked("velocity", push.velocity or (0.0, 0.0, 0.0))
-        spin = _checked("spin", push.spin or (0.0, 0.0, 0.0))
+        velocity = three_numbers("velocity", push.velocity or (0.0, 0.0, 0.0))
+        spin = three_numbers("spin", push.spin or (0.0, 0.0, 0.0))
     z0 = _lifted(thing, stage.world)
     # The state's angular velocity is in the object's own axes.
     w = rotations.rotate(rotations.conjugate(State(z0).q), torch.tensor(spin, dtype=z0.dtype))
@@ -517,16 +405,15 @@ def make_ground(
     return Ground(Surroundings(surfaces, solid.boxes), solid, lower)
 
 
-def solid_rest(stage: Stage, rest: GaussianScene, bodies: Sequence[Body]) -> Collider:
-    """The static Gaussians as boxes, with room for the objects."""
+def solid_rest(
+    stage: Stage, rest: GaussianScene, bodies: Sequence[Body], *, cell: float | None = None
+) -> Collider:
+    """The static Gaussians as boxes, with room for the objects; ``cell`` in physics units."""
     things = [
         (body.shape, State(body.z0).p.double().numpy()) for body in bodies if body.shape is not None
     ]
     sizes = [shape.size for shape, _ in things[: stage.count]]
-    thickness = stage.floor.thickness * stage.world.scale
-    return collider(
-        rest, stage.world, size=float(np.median(sizes)), objects=things, floor=thickness
-    )
+    return collider(rest, stage.world, size=float(np.median(sizes)), cell=cell, objects=things)
 
 
 def about_objects(

@@ -14,12 +14,12 @@ from ..dynamics.surfaces import Box, Plane
 from ..errors import InputError
 from ..exports import export, parse_formats
 from ..exports.replay import load_animation
+from ..pushes import PAPER, Physics, Push
 from ..scene.animation import Animation
 from ..scene.cameras import Camera
 from ..scene.framing import default_camera, paper_orbit
 from ..scene.io.camera_files import load_cameras
 from ..scene.world_frame import WorldFrame
-from ..stage import PAPER, Physics, Push
 from ..state import State
 from ..templates import SCENES, named_scene
 from .apps import app

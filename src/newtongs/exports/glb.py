@@ -15,6 +15,7 @@ coefficient.
 """
 
 import struct
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -169,19 +170,23 @@ class _Document:
         if self.channels:
             motion = {"name": "motion", "samplers": self.samplers, "channels": self.channels}
             self.tree["animations"] = [motion]
-        size = sum(a.nbytes for a in self.arrays)
-        self.tree["buffers"] = [{"byteLength": size}]
-        text = to_json(self.tree).encode()
-        text += b" " * (-len(text) % 4)
-        total = 12 + 8 + len(text) + 8 + size
-        if total > LARGEST:
-            raise InputError(f"a .glb holds at most 4 GiB, this one needs {total / 2**30:.1f}")
-        return [
-            MAGIC + struct.pack("<II", VERSION, total),
-            struct.pack("<I", len(text)) + JSON_CHUNK + text,
-            struct.pack("<I", size) + BIN_CHUNK,
-            *(a.data.cast("B") for a in self.arrays),
-        ]
+        return packed(self.tree, self.arrays)
+
+
+def packed(tree: dict[str, Any], arrays: Sequence[npt.NDArray[Any]]) -> list[bytes | memoryview]:
+    """A .glb in pieces: header, JSON, and the arrays that its buffer views point at, in order."""
+    size = sum(a.nbytes for a in arrays)
+    text = to_json(tree | {"buffers": [{"byteLength": size}]}).encode()
+    text += b" " * (-len(text) % 4)
+    total = 12 + 8 + len(text) + 8 + size
+    if total > LARGEST:
+        raise InputError(f"a .glb holds at most 4 GiB, this one needs {total / 2**30:.1f}")
+    return [
+        MAGIC + struct.pack("<II", VERSION, total),
+        struct.pack("<I", len(text)) + JSON_CHUNK + text,
+        struct.pack("<I", size) + BIN_CHUNK,
+        *(a.data.cast("B") for a in arrays),
+    ]
 
 
 def attribute_arrays(scene: GaussianScene) -> dict[str, Tensor]:

@@ -1,8 +1,8 @@
 """The static rest of a scene as solid boxes, so that things land on tables and fall off edges.
 
 The optical depth of the Gaussians fills a grid of cells. What it fills too much is carved away: a
-cell at the top of a surface goes when the Gaussians in it lie in its lower half, or when it holds
-none. Surfaces are thickened downward, and the cells merged greedily into boxes.
+cell at the top of a surface goes when the Gaussians pass through its lower half, or not at all.
+Surfaces are thickened downward, and the cells merged greedily into boxes.
 
 Holes under the objects are closed, since no camera ever saw the ground there. What overlaps with an
 object at the start is taken away, since it must be a remainder of that object.
@@ -19,7 +19,7 @@ import numpy.typing as npt
 import torch
 
 from ..errors import InputError
-from ..scene.find.density import Grid, optical_depth
+from ..scene.find.density import Grid, density
 from ..scene.gaussians import GaussianScene
 from ..scene.world_frame import WorldFrame
 from .shapes import Shape
@@ -30,15 +30,20 @@ FINENESS = 32  # cells along the size of the moving objects
 SOLID = 1.0  # optical depth from which a cell is filled
 FAINT = 0.1  # opacity up to which a Gaussian is haze
 WIDE = 0.3  # of the objects' size: wider Gaussians are sky and blur
-FLAT = 0.05  # thickness of a wide Gaussian that is part of the floor, of the objects' size
+THIN, WIDEST = 0.12, 3.0  # of their size: thickness and width of what may be a wall all the same
+SHEETS = 0.6  # share of its opacity that counts
+NEAR = 8.0  # sizes from the objects, within which it may be one
 SPECK = 30  # cells: what hangs together with fewer is a floater
+SHEET = 0.3  # opacity that makes a surface
+LOWER = 0.4  # of a cell: surfaces below that leave it
+CARVED = 3  # cells at most that are taken from the top of a surface
+BLADE = 4  # cells of nine side by side, up to which they are no surface of their own
 THICKNESS = 2  # cells that a surface is thickened by, downward
 OUTLIERS = 1e-3  # share of the Gaussians beyond the grid on each side
-REACH = 20.0  # sizes of the objects around them that the grid covers at most, sideways
-ABOVE = 8.0  # and upward
-MOST_CELLS = 48_000_000
-MOST_BOXES = 20_000  # more are made fewer by coarser cells
-COARSER = 1.4
+REACH = 12.0  # sizes of the objects around them that the grid covers at most, sideways
+ABOVE = 4.0  # and upward
+MOST_CELLS = 32_000_000
+MOST_BOXES = 20_000  # the nearest to the objects
 
 
 @dataclass(frozen=True, eq=False)
@@ -68,7 +73,6 @@ def collider(
     size: float = 0.5,
     cell: float | None = None,
     objects: Sequence[tuple[Shape, Array]] = (),
-    floor: float = 0.0,
 ) -> Collider:
     """The solid parts of a scene.
 
@@ -78,38 +82,58 @@ def collider(
         size: of the objects that are to move, in physics units; decides how fine the cells are.
         cell: edge of a cell instead.
         objects: shape and position ``p (3,)`` of each object at the start.
-        floor: how far the Gaussians of the floor y = 0 stray from it; among these, wide ones count.
     """
     if cell is not None and not cell > 0:
         raise InputError(f"cell: expected a length above zero, got {cell}")
     if not size > 0:
         raise InputError(f"size: expected a length above zero, got {size}")
     h = cell or size / FINENESS
-    part = _matter(scene, world, size, floor)
+    part = _matter(scene, world, size, objects)
     if not len(part):
         return Collider(np.empty((0, 2, 3)), h)
     low, high = _region(part, world, size, objects)
-    while True:
-        grid = _aligned(low, high, h)
-        filled = _filled(part, world, grid)
-        for shape, p in objects:
-            _make_room(filled, grid, shape, p)
-        boxes = merged(filled)
-        if len(boxes) <= MOST_BOXES:
-            return Collider(grid.low + boxes * grid.h, float(grid.h[0]))
-        h = float(grid.h[0]) * COARSER
+    grid = _aligned(low, high, h)
+    filled = _filled(part, world, grid)
+    for shape, p in objects:
+        _make_room(filled, grid, shape, p)
+    boxes = grid.low + merged(filled) * grid.h
+    near = np.mean([p for _, p in objects], axis=0) if objects else (low + high) / 2
+    return Collider(_nearest(boxes, near), float(grid.h[0]))
 
 
-def _matter(scene: GaussianScene, world: WorldFrame, size: float, floor: float) -> GaussianScene:
-    """Gaussians that can be touched: not faint, and not wide unless they lie flat in the floor."""
+def _nearest(boxes: Array, at: Array) -> Array:
+    """At most ``MOST_BOXES`` of the boxes, in their order."""
+    if len(boxes) <= MOST_BOXES:
+        return boxes
+    away = np.linalg.norm(np.clip(at, boxes[:, 0], boxes[:, 1]) - at, axis=-1)
+    return boxes[np.sort(np.argpartition(away, MOST_BOXES)[:MOST_BOXES])]
+
+
+def _matter(
+    scene: GaussianScene,
+    world: WorldFrame,
+    size: float,
+    objects: Sequence[tuple[Shape, Array]],
+) -> GaussianScene:
+    """Gaussians that can be touched.
+
+    Faint ones are haze. Wide ones are sky and blur, or, where they are thin and near, the plain
+    parts of walls and floors: these count for less, so that two must lie over each other to be
+    solid.
+    """
     scales = (scene.log_scales + math.log(world.scale)).sort(-1).values
-    narrow = scales[:, 2] < math.log(WIDE * size)
-    if floor > 0:
-        flat = (scales[:, 0] < math.log(FLAT * size)) & (scales[:, 2] < math.log(size))
-        y = world.to_physics(scene.means)[:, 1]
-        narrow |= flat & (y.abs() <= floor)
+    thin, widest = scales[:, 0], scales[:, 2]
     opaque = scene.logits > math.log(FAINT / (1 - FAINT))
-    return scene[opaque & narrow & torch.isfinite(scene.means).all(-1)]
+    narrow = widest < math.log(WIDE * size)
+    sheet = ~narrow & (thin < math.log(THIN * size)) & (widest < math.log(WIDEST * size))
+    if objects:
+        at = torch.tensor(np.array([p for _, p in objects]), dtype=scene.means.dtype)
+        x = world.to_physics(scene.means)
+        away = (x - torch.minimum(torch.maximum(x, at.amin(0)), at.amax(0)))[:, ::2]
+        sheet &= torch.linalg.vector_norm(away, dim=-1) < NEAR * size
+    kept = opaque & (narrow | sheet) & torch.isfinite(scene.means).all(-1)
+    alpha = torch.where(sheet, SHEETS * scene.opacities, scene.opacities)[kept]
+    return scene[kept].replace(logits=torch.logit(alpha.clamp(1e-6, 1 - 1e-6)))
 
 
 def _region(
@@ -146,46 +170,49 @@ def _filled(scene: GaussianScene, world: WorldFrame, grid: Grid) -> Array:
     """Solid cells: filled, without floaters, carved, thickened."""
     from scipy import ndimage
 
-    filled = optical_depth(scene, world, grid) >= SOLID
+    found = density(scene, world, grid)
+    filled = found.depth >= SOLID
     label, _ = ndimage.label(filled, np.ones((3, 3, 3)))
     at = np.flatnonzero(filled)
     component = label.ravel()[at]
     del label
     small = np.bincount(component, minlength=1)[component] < SPECK
     filled.ravel()[at[small]] = False
-    _carve(filled, *_heights(scene, world, grid))
+    _carve(filled, found.weight, found.height)
+    _level(filled)
     for _ in range(THICKNESS):
         filled[:, :-1] |= filled[:, 1:]
     return filled
 
 
-def _heights(scene: GaussianScene, world: WorldFrame, grid: Grid) -> tuple[Array, Array]:
-    """Cells ``(M, 3)`` that hold Gaussians, and where in the cell these lie, from 0 to 1 in y."""
-    x = world.to_physics(scene.means).numpy(force=True)
-    inside = ((x >= grid.low) & (x < grid.low + grid.h * grid.shape)).all(-1)
-    x, weight = x[inside], scene.opacities.numpy(force=True)[inside]
-    cells = grid.cells(x)
-    key = np.ravel_multi_index(tuple(cells.T), grid.shape)
-    found, inverse = np.unique(key, return_inverse=True)
-    share = (x[:, 1] - grid.low[1]) / grid.h[1] - cells[:, 1]
-    mean = np.bincount(inverse, share * weight) / np.bincount(inverse, weight)
-    return np.stack(np.unravel_index(found, grid.shape), -1), mean
+def _carve(filled: Array, weight: Array, height: Array) -> None:
+    """Take cells away, in place, that stand above the surface they were filled for.
+
+    That is a cell at the top of others whose own sheets lie in its lower half, or that has none and
+    was filled by its neighbours' reach.
+    """
+    above = (weight < SHEET) | (height < LOWER * weight)
+    for _ in range(CARVED):
+        top = filled & above
+        top[:, :-1] &= ~filled[:, 1:]
+        top[:, 1:] &= filled[:, :-1]  # the last cell of a surface stays
+        top[:, 0] = False
+        filled &= ~top
 
 
-def _carve(filled: Array, cells: Array, height: Array) -> None:
-    """Take cells away, in place, that stand above the surface they were filled for."""
-    low_half = np.zeros(filled.shape, bool)  # or empty
-    holds = np.zeros(filled.shape, bool)
-    x, y, z = cells.T
-    holds[x, y, z] = True
-    low_half[x, y, z] = height < 0.5
+def _level(filled: Array) -> None:
+    """Take away, in place, single cells that stand on a surface: blades of grass and noise."""
+    padded = np.pad(filled, 1)
     top = filled.copy()
     top[:, :-1] &= ~filled[:, 1:]
-    below = np.zeros_like(filled)
-    below[:, 1:] = filled[:, :-1]
-    # A cell that holds nothing was filled by its neighbours' reach; but it goes only where the cell
-    # below remains, so that a thin surface loses no cell.
-    filled &= ~(top & below & (low_half | ~holds))
+    top[:, 1:] &= filled[:, :-1]
+    top[:, 0] = False
+    x, y, z = np.nonzero(top)
+    beside = sum(
+        padded[x + 1 + a, y + 1, z + 1 + b].astype(int) for a in (-1, 0, 1) for b in (-1, 0, 1)
+    )
+    lone = np.asarray(beside) <= BLADE
+    filled[x[lone], y[lone], z[lone]] = False
 
 
 def _make_room(filled: Array, grid: Grid, shape: Shape, p: Array) -> None:

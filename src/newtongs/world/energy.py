@@ -56,11 +56,11 @@ class EnergyGuard:
         left = self.open & ~touching
         free = ~touching & ~self.open
         if left.any() or free.any():
-            energy = sum(self._energies(data)[:2])
+            energy = np.add(*self._energies(data)[:2])
             for group in np.unique(self.group[left]):
                 self._settle(data, np.flatnonzero(self.group == group), left)
             if left.any():
-                energy = sum(self._energies(data)[:2])
+                energy = np.add(*self._energies(data)[:2])
             self.reference[free | left] = energy[free | left]
             self._release(left)
         self.open = touching

@@ -97,7 +97,8 @@ class MujocoEngine:
     def _write(self, index: int, z: StateTensor) -> None:
         x = State(z.double())
         self.data.qpos[7 * index : 7 * index + 7] = torch.cat([x.p, x.q]).numpy()
-        self.data.qvel[6 * index : 6 * index + 6] = torch.cat([x.v, x.w]).numpy()
+        # Plus zero: a negative zero would wake what sleeps.
+        self.data.qvel[6 * index : 6 * index + 6] = torch.cat([x.v, x.w]).numpy() + 0.0
 
     def snapshot(self) -> Any:
         """MuJoCo's data, whole."""
@@ -151,13 +152,15 @@ class MujocoEngine:
         """The dynamics' accelerations beyond gravity, as force and torque on what is awake."""
         z = self.states
         rate = State(self.dynamics.rates(z.to(self.dynamics.like)).detach().cpu().double())
-        awake = self.quiet < QUIET  # a force would keep awake what is about to sleep
+        # A force would wake what sleeps, and keep awake what is about to.
+        awake = (self.quiet < QUIET) & ~self.asleep.numpy()
+        gravity = torch.tensor(GRAVITY).to(self.dynamics.like).double().cpu().numpy()
         mass = self.model.body_mass[1:, None]
         frame = self.data.ximat[1:].reshape(-1, 3, 3)  # the axes of inertia
         turn = self.data.xmat[1:].reshape(-1, 3, 3)
         spin = np.einsum("kij,kj->ki", turn, rate.w.numpy())
         inner = np.einsum("kji,kj->ki", frame, spin) * self.model.body_inertia[1:]
-        force = mass * (rate.v.numpy() - np.array(GRAVITY))
+        force = mass * (rate.v.numpy() - gravity)
         torque = np.einsum("kij,kj->ki", frame, inner)
         # Not a product with ``awake``: a negative zero would be a force to MuJoCo.
         self.data.xfrc_applied[1:] = np.where(awake[:, None], np.hstack([force, torque]), 0.0)

@@ -3,12 +3,12 @@
 A ray through the middle of a Gaussian of opacity ``alpha`` keeps ``1 - alpha`` of its light, one at
 ``d`` standard deviations from it ``1 - alpha exp(-d^2 / 2)``. The sum of ``-ln`` of these over all
 Gaussians, taken at the middle of a cell, says how solid the scene is there. A Gaussian counts as no
-narrower than a cell, ``Sigma + h^2 / 12``, so that none falls between the middles.
+narrower than half a cell, ``Sigma + h^2 / 4``, so that none falls between the middles.
 """
 
 import math
 from dataclasses import dataclass
-from typing import Any, TypeAlias
+from typing import Any, NamedTuple, TypeAlias
 
 import numba
 import numpy as np
@@ -50,9 +50,40 @@ class Grid:
         return self.low + (cells + 0.5) * self.h
 
 
+class Density(NamedTuple):
+    """What the Gaussians of a scene put into the cells of a grid, each ``grid.shape``, float32."""
+
+    depth: Array
+    """Optical depth at the cell's middle."""
+    weight: Array
+    """Sum of opacities of the sheets that pass through the cell's column at this height."""
+    height: Array
+    """Sum of the same, times where in the cell they pass: 0 at its bottom, 1 at its top."""
+
+
 def optical_depth(scene: GaussianScene, world: WorldFrame, grid: Grid) -> Array:
     """Optical depth ``grid.shape``, float32, of the Gaussians as they lie in the physics frame."""
+    nothing = np.zeros((0, 0, 0), np.float32)
     depth = np.zeros(grid.shape, np.float32)
+    _run(scene, world, grid, depth, nothing, nothing)
+    return depth
+
+
+def density(scene: GaussianScene, world: WorldFrame, grid: Grid) -> Density:
+    """Optical depth, and at which heights surfaces lie."""
+    found = Density(*(np.zeros(grid.shape, np.float32) for _ in range(3)))
+    _run(scene, world, grid, *found)
+    return found
+
+
+def _run(
+    scene: GaussianScene,
+    world: WorldFrame,
+    grid: Grid,
+    depth: Array,
+    weight: Array,
+    height: Array,
+) -> None:
     means = world.to_physics(scene.means).numpy(force=True)
     _splat(
         means.astype(np.float32, copy=False),
@@ -63,8 +94,9 @@ def optical_depth(scene: GaussianScene, world: WorldFrame, grid: Grid) -> Array:
         grid.low.astype(np.float64),
         grid.h.astype(np.float64),
         depth,
+        weight,
+        height,
     )
-    return depth
 
 
 def _matrix(q: Array) -> Array:
@@ -87,6 +119,8 @@ def _splat(
     low: Array,
     h: Array,
     depth: Array,
+    weight: Array,
+    height: Array,
 ) -> None:
     """Add every Gaussian to the cells that it reaches."""
     first, last = np.empty(3, np.int64), np.empty(3, np.int64)
@@ -96,7 +130,7 @@ def _splat(
             continue
         c = _covariance(quats[i], log_scales[i], turn)
         for a in range(3):
-            c[a, a] += h[a] * h[a] / 12
+            c[a, a] += 0.25 * h[a] * h[a]
         reach = 2 * math.log(alpha / FAINTEST)  # in squared standard deviations
         inside = True
         for a in range(3):
@@ -105,7 +139,10 @@ def _splat(
             last[a] = min(math.floor((means[i, a] + r - low[a]) / h[a] - 0.5), depth.shape[a] - 1)
             inside = inside and first[a] <= last[a]
         if inside:
-            _add(depth, means[i], _inverse(c), alpha, reach, low, h, first, last)
+            p = _inverse(c)
+            _add(depth, means[i], p, alpha, reach, low, h, first, last)
+            if len(weight):
+                _add_sheet(weight, height, means[i], p, alpha, reach, low, h, first, last)
 
 
 @numba.njit(cache=True, nogil=True, error_model="numpy")
@@ -168,3 +205,31 @@ def _add(
                 d = base + slope * z + p[5] * z * z
                 if d < reach:
                     depth[i, j, k] -= math.log1p(-alpha * math.exp(-0.5 * d))
+
+
+@numba.njit(cache=True, nogil=True, error_model="numpy")
+def _add_sheet(
+    weight: Array,
+    height: Array,
+    mean: Array,
+    p: Array,
+    alpha: float,
+    reach: float,
+    low: Array,
+    h: Array,
+    first: Array,
+    last: Array,
+) -> None:
+    """One Gaussian as a sheet: in every column it lies where it is densest there."""
+    for i in range(first[0], last[0] + 1):
+        x = low[0] + (i + 0.5) * h[0] - mean[0]
+        for k in range(first[2], last[2] + 1):
+            z = low[2] + (k + 0.5) * h[2] - mean[2]
+            y = -(p[1] * x + p[4] * z) / p[3]
+            d = p[0] * x * x + p[5] * z * z + 2 * p[2] * x * z - p[3] * y * y
+            at = (mean[1] + y - low[1]) / h[1]
+            j = math.floor(at)
+            if d < reach and 0 <= j < weight.shape[1]:
+                w = alpha * math.exp(-0.5 * d)
+                weight[i, j, k] += w
+                height[i, j, k] += w * (at - j)

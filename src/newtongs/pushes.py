@@ -1,0 +1,128 @@
+"""What is done to objects, and how they move: the words of ``newtongs.animate``.
+
+Velocities are in the physics frame: x to the right and z towards the default camera, y up, the
+object about half a unit large, gravity 9.81 downwards.
+"""
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Literal, TypeAlias, TypedDict
+
+from . import motions
+from .dynamics.interface import Dynamics
+from .dynamics.variants import Scale, Variant, model_of
+from .errors import InputError, unknown_name
+from .world.bodies import FRICTION
+
+Vector: TypeAlias = tuple[float, float, float]
+
+FASTEST = 1000.0  # velocity and spin; beyond, nothing is to be seen
+
+
+class PushFields(TypedDict, total=False):
+    """The fields of :class:`Push`, as arguments."""
+
+    select: str
+    velocity: Vector | Sequence[float] | None
+    spin: Vector | Sequence[float] | None
+    mass: float
+    restitution: float
+    friction: float
+    attenuation: float
+    motion: str | None
+
+
+@dataclass(frozen=True)
+class Push:
+    """What is done to one object, and what it is made of."""
+
+    select: str = "auto"
+    """Which Gaussians: auto, all, cluster:ID, id:K, box:..., sphere:..., circle:..., masks:DIR."""
+    velocity: Vector | Sequence[float] | None = None
+    """Initial velocity, physics units a second. Default: a toss, or a drop from the air."""
+    spin: Vector | Sequence[float] | None = None
+    """Initial angular velocity in rad/s about the axes x, y (up) and z."""
+    mass: float = 1.0
+    """Heavier things push harder and are slowed down less by the air."""
+    restitution: float = 0.6
+    """Part of the speed that a bounce keeps, 0 to 1."""
+    friction: float = FRICTION
+    """Coulomb's coefficient: 0.1 is ice, 0.5 wood, 1 rubber. The paper's engine ignores it."""
+    attenuation: float = 0.2
+    """The paper's engine only: part of the speed along the floor that a bounce takes, 0 to 1."""
+    motion: str | None = None
+    """Follow this motion of State-32 in place of velocity and spin."""
+
+    def __post_init__(self) -> None:
+        for name in ("velocity", "spin"):
+            value = getattr(self, name)
+            if value is not None:
+                object.__setattr__(self, name, three_numbers(name, value))
+        for name in ("restitution", "attenuation"):
+            if not 0 <= getattr(self, name) <= 1:
+                raise InputError(f"{name} lies between 0 and 1, got {getattr(self, name)}")
+        if not 0 <= self.friction <= 10:
+            raise InputError(f"friction lies between 0 and 10, got {self.friction}")
+        if not (self.mass > 0 and math.isfinite(self.mass)):
+            raise InputError(f"mass must be a positive number, got {self.mass}")
+        if self.motion is not None:
+            motions.get(self.motion)
+            if self.velocity is not None or self.spin is not None:
+                raise InputError("a motion has its own velocity and spin; give one or the other")
+
+
+def three_numbers(name: str, value: Sequence[float]) -> Vector:
+    """A velocity or a spin, or one line on what is wrong with it."""
+    numbers = tuple(float(x) for x in value)
+    if len(numbers) != 3:
+        raise InputError(f"{name}: expected three numbers x y z, got {len(numbers)}")
+    if not all(abs(x) <= FASTEST for x in numbers):
+        raise InputError(f"{name}: expected numbers up to {FASTEST:g}, got {numbers}")
+    x, y, z = numbers
+    return x, y, z
+
+
+@dataclass(frozen=True)
+class Physics:
+    """How objects move."""
+
+    dynamics: Variant | Dynamics | Path | str = "analytic"
+    """analytic: Newton's terms. learned: with the trained networks, which drift as State-32's
+    objects do on average. structured: trained scalars, networks zeroed. Or a checkpoint file that
+    ``newtongs train`` wrote, or a model of your own."""
+    scale: Scale = "rigid"
+    """rigid: sizes stay. free: the paper's, which pulls every size towards one; needs
+    ``contact="paper"``."""
+    contact: Literal["world", "paper"] = "world"
+    """world: true shapes, friction, objects meet each other and the scene (MuJoCo). paper: the
+    paper's event at the floor, with a ball of radius |s_y| for a shape."""
+    seed: int = 7301
+    """Which of the trained models."""
+    solid: bool = True
+    """Whether the static rest of the scene can be touched (contact="world")."""
+
+    def __post_init__(self) -> None:
+        for name, kinds in (("scale", ("rigid", "free")), ("contact", ("world", "paper"))):
+            if getattr(self, name) not in kinds:
+                raise unknown_name(name, getattr(self, name), kinds)
+        if self.scale == "free" and self.contact == "world":
+            raise InputError(
+                "scale 'free' changes sizes, which true shapes cannot follow; "
+                "take contact 'paper', or scale 'rigid'"
+            )
+
+    @property
+    def model(self) -> Dynamics:
+        """The model that the words stand for."""
+        return model_of(self.dynamics, self.scale, seed=self.seed)
+
+    @property
+    def name(self) -> str:
+        """Of the dynamics."""
+        known = isinstance(self.dynamics, str | Path)
+        return str(self.dynamics) if known else type(self.dynamics).__name__
+
+
+PAPER = Physics("learned", "free", "paper")
