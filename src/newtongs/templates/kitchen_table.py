@@ -54,6 +54,7 @@ FLOOR = -1.7
 TILE, TILE_RIM = 0.8, 0.05  # edge of a tile, and of the finer discs along it
 LEFT, RIGHT, BACK, NEAR = -6.4, 5.6, -3.5, 4.5
 ROOM_TOP = 3.9
+SILL = 0.22  # height of the board along the open sides
 COUNTER_TOP, COUNTER_FRONT = 0.35, -2.3
 COUNTER = (-4.6, RIGHT)  # x
 SPLASH_TOP = 1.45
@@ -276,7 +277,15 @@ def rind(p: Array) -> Array:
 def kitchen() -> GaussianScene:
     """Table, floor, walls and what stands along them."""
     painted = [*table_top(), *floor(), *walls(), *window()]
-    lit = [*frame_of_table(), *counter(), *cupboards(), *fridge(), *shelf(), *on_the_counter()]
+    lit = [
+        *frame_of_table(),
+        *sills(),
+        *counter(),
+        *cupboards(),
+        *fridge(),
+        *shelf(),
+        *on_the_counter(),
+    ]
     whole = [*[s.but(glow=1.0) for s in painted], *lit]
     return covered([s.but(spread=1.1) for s in whole], ambient=0.55)
 
@@ -415,7 +424,7 @@ def frame_of_table() -> Things:
             ((side * x, y, 0), (0.06, height, 2 * z)),
         ):
             faces = box(at, size)
-            parts += [f.but(paint=rail, spacing=0.06) for f in (*faces[:4], faces[5])]
+            parts += [f.but(paint=rail, spacing=0.065) for f in (*faces[:4], faces[5])]
     return parts
 
 
@@ -424,7 +433,7 @@ def leg(x: float, z: float) -> Things:
     high = -SKIN - THICK
     size = (FOOT, high - FLOOR, FOOT)
     faces = box((x, (high + FLOOR) / 2, z), size, taper=LEG / FOOT)[:4]
-    return [f.but(paint=rail, spacing=0.05) for f in faces]
+    return [f.but(paint=rail, spacing=0.052) for f in faces]
 
 
 def rail(p: Array) -> Array:
@@ -489,6 +498,15 @@ def sunlit(x: Array, z: Array) -> Array:
 def smooth_box(u: Array) -> Array:
     """One inside [0, 1], zero outside, over a soft edge."""
     return np.asarray(1 / (1 + np.exp(-(0.5 - np.abs(u - 0.5)) / 0.03)))
+
+
+def sills() -> Things:
+    """A low board along the two open sides of the floor, which keeps in the room what falls."""
+    y, thick, back = FLOOR + SILL / 2, 0.12, COUNTER_FRONT
+    right = box((RIGHT - thick / 2, y, (NEAR + back) / 2), (thick, SILL, NEAR - back))
+    width = RIGHT - LEFT - thick
+    near = box((LEFT + width / 2, y, NEAR - thick / 2), (width, SILL, thick))
+    return [f.but(paint=(0.86, 0.82, 0.74), spacing=0.14) for f in (*right[:5], *near[:5])]
 
 
 def walls() -> Things:

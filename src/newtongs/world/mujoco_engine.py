@@ -60,8 +60,8 @@ class MujocoEngine:
         z0 = torch.stack([body.z0.double() for body in objects])
         self.guard = EnergyGuard(self.model, list(self.driven))
         self._fixed = z0  # scale and material, which do not change
-        for i, z in enumerate(z0):
-            self._write(i, z)
+        for i, z in enumerate(z0):  # poses are the model's; writing one would wake what sleeps
+            self._write_rates(i, z)
 
     # --- the state -------------------------------------------------------------------------------
 
@@ -97,6 +97,10 @@ class MujocoEngine:
     def _write(self, index: int, z: StateTensor) -> None:
         x = State(z.double())
         self.data.qpos[7 * index : 7 * index + 7] = torch.cat([x.p, x.q]).numpy()
+        self._write_rates(index, z)
+
+    def _write_rates(self, index: int, z: StateTensor) -> None:
+        x = State(z.double())
         # Plus zero: a negative zero would wake what sleeps.
         self.data.qvel[6 * index : 6 * index + 6] = torch.cat([x.v, x.w]).numpy() + 0.0
 
@@ -201,22 +205,24 @@ def _separate(model: mujoco.MjModel, data: mujoco.MjData) -> None:
 
     Shapes are approximate. Left to the contacts, an overlap would become a jump. What sleeps stays.
     """
+    asleep, trial = data.tree_asleep >= 0, copy.copy(data)  # looking for contacts wakes
     for _ in range(SEPARATIONS):
-        mujoco.mj_kinematics(model, data)
-        mujoco.mj_comPos(model, data)
-        mujoco.mj_collision(model, data)
+        mujoco.mj_kinematics(model, trial)
+        mujoco.mj_comPos(model, trial)
+        mujoco.mj_collision(model, trial)
         shifts = np.zeros((model.nbody, 3))
-        for contact in data.contact:
+        for contact in trial.contact:
             if contact.dist < -OVERLAP:
                 pair = model.geom_bodyid[contact.geom]
-                free = [b > 0 and data.tree_asleep[b - 1] < 0 for b in pair]
+                free = [body > 0 and not asleep[body - 1] for body in pair]
                 push = -contact.dist * contact.frame[:3] / max(sum(free), 1)
                 for body, sign, movable in zip(pair, (-1, 1), free, strict=True):
                     if movable and np.linalg.norm(push) > np.linalg.norm(shifts[body]):
                         shifts[body] = sign * push
         if not shifts.any():
             break
-        data.qpos.reshape(-1, 7)[:, :3] += shifts[1:]
+        trial.qpos.reshape(-1, 7)[:, :3] += shifts[1:]
+    data.qpos[:] = trial.qpos
 
 
 # --- the model -----------------------------------------------------------------------------------
