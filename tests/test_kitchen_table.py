@@ -42,7 +42,7 @@ def tops(boxes, x, z, *, below):
     x, z = (a.ravel() for a in np.meshgrid(x, z))
     found = np.full(len(x), -np.inf)
     for low, high in boxes[boxes[:, 1, 1] < below]:
-        over = (x > low[0]) & (x < high[0]) & (z > low[2]) & (z < high[2])
+        over = (x >= low[0]) & (x <= high[0]) & (z >= low[2]) & (z <= high[2])
         found[over] = np.maximum(found[over], high[1])
     return found
 

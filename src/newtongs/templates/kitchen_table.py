@@ -233,7 +233,7 @@ def mug(turn: float) -> GaussianScene:
     path = np.stack([r - 0.02 + 0.10 * np.cos(t), h / 2 + 0.105 * np.sin(t), 0 * t], axis=-1)
     parts = [
         revolve(outside).but(paint=glaze, spacing=0.017),
-        revolve(inside).but(paint=tea, spacing=0.02),
+        revolve(inside).but(paint=tea, spacing=0.022),
         tube(path, 0.022).but(paint=glaze, spacing=0.014),
     ]
     return thing(parts, turn)
@@ -502,11 +502,15 @@ def smooth_box(u: Array) -> Array:
 
 def sills() -> Things:
     """A low board along the two open sides of the floor, which keeps in the room what falls."""
-    y, thick, back = FLOOR + SILL / 2, 0.12, COUNTER_FRONT
-    right = box((RIGHT - thick / 2, y, (NEAR + back) / 2), (thick, SILL, NEAR - back))
-    width = RIGHT - LEFT - thick
-    near = box((LEFT + width / 2, y, NEAR - thick / 2), (width, SILL, thick))
-    return [f.but(paint=(0.86, 0.82, 0.74), spacing=0.14) for f in (*right[:5], *near[:5])]
+    y, thick, back, paint = FLOOR + SILL, 0.12, COUNTER_FRONT, (0.86, 0.82, 0.74)
+    inner, width = RIGHT - thick, RIGHT - thick - LEFT
+    right = box((RIGHT - thick / 2, y - SILL / 2, (NEAR + back) / 2), (thick, SILL, NEAR - back))
+    near = box((LEFT + width / 2, y - SILL / 2, NEAR - thick / 2), (width, SILL, thick))
+    return [
+        sheet((inner, RIGHT), y, (back, NEAR), paint, (thick, thick)),
+        sheet((LEFT, inner), y, (NEAR - thick, NEAR), paint, (thick, thick)),
+        *[f.but(paint=paint, spacing=0.125) for f in (right[1], right[3], near[0], near[2])],
+    ]
 
 
 def walls() -> Things:
@@ -584,7 +588,7 @@ def window() -> Things:
         ((left, y), (0.10, height)), ((right, y), (0.10, height)),
         ((x, y), (0.07, height)), ((x, y + 0.12), (width, 0.06)),
     ]  # fmt: skip
-    parts = [front((left, right), (low, high), BACK - 0.1, garden, (0.115, 0.115))]
+    parts = [front((left, right), (low, high), BACK - 0.1, garden, (0.12, 0.12))]
     for at, (w, h) in bars:
         parts += block((*at, BACK + 0.03), (w, h, 0.1), WHITE, spacing=0.1)[:4]
     parts += block((x, low - 0.07, BACK + 0.12), (width + 0.36, 0.05, 0.24), WHITE, spacing=0.07)
@@ -706,7 +710,7 @@ def cupboards() -> Things:
         parts += [f.but(paint=SAGE, spacing=0.15) for f in (body[1], body[3], body[4], body[5])]
     hood = box((1.8, 1.75, BACK + 0.33), (1.0, 0.5, 0.66), taper=0.45)
     pipe = box((1.8, 2.7, BACK + 0.16), (0.42, 1.5, 0.3))
-    return parts + [f.but(paint=STEEL, spacing=0.1) for f in (*hood, *pipe[:4])]
+    return parts + [f.but(paint=STEEL, spacing=0.12) for f in (*hood, *pipe[:4])]
 
 
 def fridge() -> Things:
