@@ -320,3 +320,45 @@ def test_snapshot_and_restore(engine):
         simulation.restore(moment)
         assert simulation.time == 0.21
         assert torch.equal(simulation.run([0.5, 1.0, 2.5]), first)
+
+
+def test_a_push_wakes_what_sleeps_and_what_it_hits():
+    pair = [body(SHAPES["box"], p=(x, 0.2, 0)) for x in (0.0, 1.0)]
+    simulation = Simulation(pair)
+    simulation.run([2.0])
+    assert simulation.asleep.all()
+    simulation.push(0, velocity=(4, 0, 0))
+    simulation.step(0.3)
+    assert not simulation.asleep.any()
+    assert (State(simulation.states).v[:, 0] > 0.2).any()
+    simulation.push(1, impulse=(0, 5, 0), spin=(0, 9, 0))
+    assert float(State(simulation.states).v[1, 1]) == pytest.approx(5, abs=0.5)
+    assert float(State(simulation.states).w[1, 1]) == pytest.approx(9, abs=0.5)
+
+
+def test_what_starts_asleep_stays_until_it_is_hit():
+    """Also where it stands askew, so that it would fall at once if it were awake."""
+    q = np.array([0.95, 0.2, 0.1, 0.2])
+    askew = body(SHAPES["box"], p=(1.0, 0.5, 0), q=q / np.linalg.norm(q), asleep=True)
+    ball = body(SHAPES["ball"], p=(-1.0, 0.5, 0.0), v=(3.0, 2.0, 0), friction=0.1)
+    simulation = Simulation([ball, askew])
+    start = simulation.states[1]
+    assert torch.equal(simulation.run([0.3])[0, 1], start)
+    assert not torch.equal(simulation.run([1.2])[0, 1], start)
+
+
+def test_what_is_hit_in_its_sleep_moves_on():
+    """Momentum that a sleeping stack of boxes is given is not lost."""
+    heavy = body(Shape.ball(0.3), p=(-1.0, 0.3, 0), m=3.0, e=0.4, friction=0.0)
+    simulation = Simulation([heavy, *stack(3)], Vacuum())
+    simulation.run([1.0])
+    assert simulation.asleep.all()
+    simulation.push(0, velocity=(6, 0, 0))
+    before = after = 18.0
+    for _ in range(40):
+        z = simulation.step(1 / 120)
+        after = float(momentum(z, State(z).m)[0])
+        # Friction takes at most mu g m a step from three boxes, and more while they are pressed.
+        assert after > before - 4.0
+        before = after
+    assert after > 6

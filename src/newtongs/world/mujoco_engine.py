@@ -28,7 +28,9 @@ from .surroundings import Surroundings
 
 TICKS = 3840  # a second; with half as many a bounce is off by up to 0.03
 HELD = TICKS // 48  # ticks for which forces are held
-WATCHED = 8  # ticks from one look at the energy to the next; a bounce takes some 40
+# Ticks from one look at energy and rest to the next: a bounce takes some 40, and what was woken may
+# sleep again after ten unless it is seen to move.
+WATCHED = 8
 TIE = 1e-6  # of a tick: times exactly between two ticks go to the later one
 CATCH = -1e3  # a last floor, far below everything
 SLOW, SLOW_TURN, QUIET = 0.01, 0.05, TICKS // 4  # slower than this for so many ticks may sleep
@@ -55,6 +57,7 @@ class MujocoEngine:
         self.model = _compile(objects, surroundings)
         self.data = mujoco.MjData(self.model)
         self.tick = 0
+        self.resting = False  # whether everything sleeps
         self.quiet = np.zeros(len(objects), int)  # ticks for which each has been slow
         self.driven = {i: body.track for i, body in enumerate(objects) if body.track is not None}
         z0 = torch.stack([body.z0.double() for body in objects])
@@ -88,8 +91,9 @@ class MujocoEngine:
         return torch.from_numpy(self.data.tree_asleep >= 0)
 
     def set(self, index: int, z: StateTensor) -> None:
-        """Replace one state. MuJoCo wakes what has a velocity."""
+        """Replace one state. MuJoCo wakes it at the next tick."""
         self._write(index, z)
+        self.resting = False
         self.quiet[index] = 0
         self.guard.forget(index)
         self._weigh()
@@ -106,11 +110,12 @@ class MujocoEngine:
 
     def snapshot(self) -> Any:
         """MuJoCo's data, whole."""
-        return copy.copy(self.data), self.tick, self.quiet.copy(), self.guard.copy()
+        rest = self.tick, self.resting, self.quiet.copy(), self.guard.copy()
+        return copy.copy(self.data), *rest
 
     def restore(self, snapshot: Any) -> None:
         """Back to it."""
-        data, self.tick, quiet, guard = snapshot
+        data, self.tick, self.resting, quiet, guard = snapshot
         self.quiet, self.guard = quiet.copy(), guard.copy()
         self._weigh()
         mujoco.mj_copyData(self.data, self.model, data)
@@ -134,11 +139,10 @@ class MujocoEngine:
     def _reach(self, tick: int) -> None:
         """Tick by tick, forces anew where they are due."""
         while self.tick < tick:
-            if not self.data.ntree_awake and not self.driven:
+            if self.resting:
                 self.tick = tick  # nothing wakes by itself
                 break
             if self.tick % HELD == 0:
-                self._rest()
                 self._apply()
             due = min(tick, (self.tick // WATCHED + 1) * WATCHED)
             if self.driven:
@@ -148,6 +152,8 @@ class MujocoEngine:
             self.tick = due
             if due % WATCHED == 0:
                 self.guard.check(self.data)
+                self._rest()
+            self.resting = not (self.data.ntree_awake or self.driven)
         if self.driven:
             self._drive()
         _check(self.data)
@@ -179,7 +185,7 @@ class MujocoEngine:
         rate = self.data.qvel.reshape(-1, 6)
         speed, turn = (np.linalg.norm(x, axis=-1) for x in (rate[:, :3], rate[:, 3:]))
         moving = (speed > SLOW) | (turn > SLOW_TURN)
-        self.quiet = np.where(moving, 0, self.quiet + HELD)
+        self.quiet = np.where(moving, 0, self.quiet + WATCHED)
         self._weigh()
 
     def _weigh(self) -> None:

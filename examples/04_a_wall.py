@@ -1,0 +1,35 @@
+"""Throw a ball against a wall, then down a ramp onto a box, in the world and in the paper's engine.
+
+Planes and boxes are in physics units: x to the right, y up, the object about half a unit large.
+
+Run with: python examples/04_a_wall.py
+"""
+
+import newtongs
+from newtongs import Physics, State
+from newtongs.dynamics import Box, Plane
+
+# Everything with n . x < d is solid: this wall stands at x = 2 and faces left.
+wall = Plane(normal=(-1, 0, 0), offset=-2)
+ramp = Plane(normal=(0.4, 1, 0), offset=-0.5)
+step = Box(low=(1.5, 0, -1), high=(2.5, 0.4, 1))
+
+for contact in ("world", "paper"):
+    animation = newtongs.animate(
+        "desk_blue_sphere",
+        velocity=(4, 1, 0),
+        spin=(0, 0, 0),
+        attenuation=0.02,  # of the paper's engine, at every touch of the floor
+        seconds=1.5,
+        planes=[wall],
+        physics=Physics(contact=contact),
+    )
+    x = State(animation.world.state_to_physics(animation.states[0])).p[:, 0]
+    print(f"{contact}: reaches x = {x.max():.2f} and comes back to {x[-1]:.2f}")
+    assert x.max() < 2
+    assert x[-1] < x.max() - 0.1
+
+animation = newtongs.animate(
+    "desk_blue_sphere", velocity=(1, 2, 0), planes=[ramp], boxes=[step], seconds=1.0
+)
+print(f"ramp and box are drawn too: {len(animation.scene):,} Gaussians")
