@@ -29,7 +29,7 @@ import mujoco
 import numba
 import numpy as np
 import torch
-from common import NotHereError, hardware
+from common import NotHereError, hardware, seconds
 from rich.console import Console
 from rich.table import Table
 from scipy import ndimage
@@ -69,14 +69,9 @@ BOUNCE = 0.6  # of a single thing
 Stages = dict[str, float]
 
 
-def best(work: Callable[[], object], runs: int = RUNS) -> float:
+def best(work: Callable[[], object]) -> float:
     """Shortest of some runs: other work on the machine only ever adds."""
-    times = []
-    for _ in range(runs):
-        start = time.perf_counter()
-        work()
-        times.append(time.perf_counter() - start)
-    return min(times)
+    return seconds(work, torch.device("cpu"), at_least=0.0, runs=RUNS)
 
 
 def table(title: str, *headings: str) -> Table:
@@ -292,7 +287,11 @@ def ground_tables(scene: Set, console: Console) -> None:
     with mock.patch.object(colliders, "merged", wraps=colliders.merged) as merged:
         solid = solid_rest(stage, rest, bodies)
     cells = merged.call_args.args[0].size
-    runs = [collider_parts(stage, rest, bodies) for _ in range(RUNS)]
+    all_threads, runs = torch.get_num_threads(), []
+    for threads in RUNS * sorted({1, all_threads}):
+        torch.set_num_threads(threads)
+        runs.append(collider_parts(stage, rest, bodies))
+    torch.set_num_threads(all_threads)
     parts = min(runs, key=lambda run: sum(run.values()))
     whole = sum(parts.values())
     around = make_ground(stage, bodies, Physics(), (), ()).surroundings

@@ -78,7 +78,7 @@ def test_it_flies_falls_and_rolls_on_the_floor(thrown):
     x = State(animation.states[0])
     speed = x.v.norm(dim=-1)
     assert speed[-1] < 0.7 * speed[0]
-    assert x.v[-5:, 1].abs().max() < 0.02
+    assert x.v[-5:, 1].abs().max() < 0.1  # the grass is not quite even
     assert x.p[-1, 0] > x.p[0, 0] + 0.5  # towards +x, where it was thrown
 
 
@@ -379,8 +379,10 @@ def test_a_loose_object_stays_until_it_is_hit_and_then_moves():
 @pytest.mark.parametrize("contact", ["world", "paper"])
 def test_a_wall_and_a_box_stop_an_object(contact):
     physics = Physics(contact=contact)
-    words = {"up": (0, 1, 0), "floor": 0.0, "seconds": 1.0, "physics": physics, "friction": 0.0,
-             "attenuation": 0.0, "select": "all", "velocity": (4.0, 0, 0), "spin": (0, 0, 0)}  # fmt: skip
+    words = {
+        "up": (0, 1, 0), "floor": 0.0, "seconds": 1.0, "physics": physics, "friction": 0.0,
+        "attenuation": 0.0, "select": "all", "velocity": (4.0, 0, 0), "spin": (0, 0, 0),
+    }  # fmt: skip
     thing = moved(box(), shift=torch.tensor([0.0, 0.2, 0.0]))
     free = physics_path(newtongs.animate(thing, **words))
     wall = Plane((-1.0, 0.0, 0.0), -1.5)

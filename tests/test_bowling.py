@@ -169,7 +169,7 @@ def test_light_does_not_turn_with_a_thing(scene):
 
 
 def test_scenes_have_the_ten_templates_and_bowling():
-    assert list(SCENES) == [*TEMPLATES, "bowling"]
+    assert list(SCENES)[:11] == [*TEMPLATES, "bowling"]
     assert len(TEMPLATES) == 10
     assert all(SCENES[name] is t for name, t in TEMPLATES.items())
     assert named_scene("yellow_cone") is TEMPLATES["construction_floor"]

@@ -255,7 +255,7 @@ def _with_shown(
         below = WorldFrame.of_floor(
             world.up, world.floor + around.lower / world.scale, scale=world.scale
         )
-        drawn.append(floor_disc(below, middle, radius))
+        drawn.append(_beside(floor_disc(below, middle, radius), world, around))
     center = world.to_physics(middle)
     drawn += [panel(world, *_patch(plane, center, radius * world.scale)) for plane in planes]
     drawn += [panel(world, *face) for box in boxes for face in _faces(box)]
@@ -269,6 +269,17 @@ def _reaches(stage: Stage, bodies: Sequence[Body], states: Sequence[StateTensor]
         for body, z in zip(bodies, states, strict=True)
         if body.shape is not None
     )
+
+
+def _beside(disc: GaussianScene, world: WorldFrame, around: Ground) -> GaussianScene:
+    """The part of a disc that does not lie under anything solid: it would shine through."""
+    assert around.solid is not None
+    x = world.to_physics(disc.means).numpy()[:, None, ::2]
+    low, high = (around.solid.boxes[None, :, side, ::2] for side in (0, 1))
+    covered = np.zeros(len(disc), bool)
+    for part in np.array_split(np.arange(low.shape[1]), max(1, low.shape[1] // 1000)):
+        covered |= ((x >= low[:, part]) & (x <= high[:, part])).all(-1).any(-1)
+    return disc[torch.from_numpy(~covered)]
 
 
 def _patch(plane: Plane, near: Tensor, radius: float) -> tuple[Tensor, Tensor, Tensor]:

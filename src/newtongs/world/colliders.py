@@ -37,6 +37,7 @@ SPECK = 30  # cells: what hangs together with fewer is a floater
 SHEET = 0.3  # opacity that makes a surface
 LOWER = 0.4  # of a cell: surfaces below that leave it
 CARVED = 3  # cells at most that are taken from the top of a surface
+SUNK = 0.5  # of a cell: an object may reach so far into what it stands on; it is lifted then
 BLADE = 4  # cells of nine side by side, up to which they are no surface of their own
 THICKNESS = 2  # cells that a surface is thickened by, downward
 OUTLIERS = 1e-3  # share of the Gaussians beyond the grid on each side
@@ -188,12 +189,17 @@ def _filled(scene: GaussianScene, world: WorldFrame, grid: Grid) -> Array:
 def _carve(filled: Array, weight: Array, height: Array) -> None:
     """Take cells away, in place, that stand above the surface they were filled for.
 
-    That is a cell at the top of others whose own sheets lie in its lower half, or that has none and
-    was filled by its neighbours' reach.
+    That is a cell at the top whose sheets lie in its lower part, or one that has none and was
+    filled by its neighbours' reach.
     """
-    above = (weight < SHEET) | (height < LOWER * weight)
+    empty, low = weight < SHEET, (weight >= SHEET) & (height < LOWER * weight)
+    top = filled & low
+    top[:, :-1] &= ~filled[:, 1:]
+    top[:, 0] = False
+    filled &= ~top
+    filled[:, :-1] |= top[:, 1:]  # the surface is nearer to the cell below, filled or not
     for _ in range(CARVED):
-        top = filled & above
+        top = filled & empty
         top[:, :-1] &= ~filled[:, 1:]
         top[:, 1:] &= filled[:, :-1]  # the last cell of a surface stays
         top[:, 0] = False
@@ -225,7 +231,7 @@ def _make_room(filled: Array, grid: Grid, shape: Shape, p: Array) -> None:
     _close_ground(filled, grid, first, last, low[1])
     box = np.stack(np.meshgrid(*map(np.arange, first, last), indexing="ij"), -1).reshape(-1, 3)
     top = grid.low[1] + (box[:, 1] + 1) * grid.h[1]
-    overlapping = (top > low[1] + 1e-3 * grid.h[1]) & _inside(
+    overlapping = (top > low[1] + SUNK * grid.h[1]) & _inside(
         shape, grid.middles(box) - p, margin=float(grid.h[0])
     )
     filled[tuple(box[overlapping].T)] = False

@@ -58,7 +58,8 @@ class MujocoEngine:
         self.data = mujoco.MjData(self.model)
         self.tick = 0
         self.resting = False  # whether everything sleeps
-        self.quiet = np.zeros(len(objects), int)  # ticks for which each has been slow
+        self.quiet = np.zeros(len(objects), int)  # ticks for which each has been slow,
+        self.aloft = np.zeros(len(objects), int)  # and has touched nothing
         self.driven = {i: body.track for i, body in enumerate(objects) if body.track is not None}
         z0 = torch.stack([body.z0.double() for body in objects])
         self.guard = EnergyGuard(self.model, list(self.driven))
@@ -110,13 +111,13 @@ class MujocoEngine:
 
     def snapshot(self) -> Any:
         """MuJoCo's data, whole."""
-        rest = self.tick, self.resting, self.quiet.copy(), self.guard.copy()
+        rest = self.tick, self.resting, self.quiet.copy(), self.aloft.copy(), self.guard.copy()
         return copy.copy(self.data), *rest
 
     def restore(self, snapshot: Any) -> None:
         """Back to it."""
-        data, self.tick, self.resting, quiet, guard = snapshot
-        self.quiet, self.guard = quiet.copy(), guard.copy()
+        data, self.tick, self.resting, quiet, aloft, guard = snapshot
+        self.quiet, self.aloft, self.guard = quiet.copy(), aloft.copy(), guard.copy()
         self._weigh()
         mujoco.mj_copyData(self.data, self.model, data)
 
@@ -184,7 +185,8 @@ class MujocoEngine:
         """
         rate = self.data.qvel.reshape(-1, 6)
         speed, turn = (np.linalg.norm(x, axis=-1) for x in (rate[:, :3], rate[:, 3:]))
-        moving = (speed > SLOW) | (turn > SLOW_TURN)
+        self.aloft = np.where(self.guard.open, 0, self.aloft + WATCHED)
+        moving = (speed > SLOW) | (turn > SLOW_TURN) | (self.aloft > QUIET // 2)  # it may float
         self.quiet = np.where(moving, 0, self.quiet + WATCHED)
         self._weigh()
 

@@ -342,15 +342,22 @@ def _hull_moments(points: Array) -> tuple[Array, Array]:
 
 
 def _few(points: Array) -> Array:
-    """At most ``CORNERS`` corners of the hull of points, the outermost in as many directions."""
+    """At most ``CORNERS`` corners of the hull of points.
+
+    Each new one is the outermost where the hull of those before falls short the most.
+    """
     from scipy.spatial import ConvexHull
 
     x = points[ConvexHull(points).vertices]
     if len(x) <= CORNERS:
         return x
-    d = directions(4 * CORNERS).numpy()
-    found, count = np.unique((x @ d.T).argmax(0), return_counts=True)
-    return x[found[np.argsort(-count, kind="stable")[:CORNERS]]]
+    reach = x @ directions(DIRECTIONS).numpy().T
+    ends, chosen = reach.max(0), [int(reach[:, 0].argmax())]
+    covered = reach[chosen[0]]
+    while len(chosen) < CORNERS:
+        chosen.append(int(reach[:, (ends - covered).argmax()].argmax()))
+        covered = np.maximum(covered, reach[chosen[-1]])
+    return x[np.unique(chosen)]
 
 
 def _thickened(points: Array) -> Array:
