@@ -15,11 +15,10 @@ from common import hardware
 from rich.console import Console
 from rich.table import Table
 
-from newtongs import animator
-from newtongs.animator import Physics, Push, frame_times
-from newtongs.dynamics.backends import predict_body
-from newtongs.dynamics.variants import choose, rigid_state
+from newtongs import stage as staging
+from newtongs.animator import follow, frame_times
 from newtongs.exports import export
+from newtongs.pushes import Physics, Push
 from newtongs.scene import GaussianScene, join
 from newtongs.scene.animation import Animation
 from newtongs.scene.io.formats import load, save
@@ -59,18 +58,16 @@ def run(path: Path, folder: Path, clock: Clock) -> Animation:
     with clock("read the file"):
         scene = load(path)
     with clock("find floor and object"):
-        stage = animator.pick(scene, [push])
-    with clock("world frame, lifting"):
-        stage = animator.settle(stage, None)
-        z0 = animator.initial_state(stage, 0, push)
+        stage = staging.pick(scene, [push])
+    with clock("world frame"):
+        stage = staging.settle(stage, None)
     with clock("shape of the object"):
-        body = animator.body_of(stage.scene.object(0), stage.world, z0)
-    model = choose(physics.dynamics, physics.scale)
-    start = rigid_state(z0)
-    predict_body(model, start, times[:2], body)  # compiled code is read from disk
-    with clock("rollout"):
-        states = predict_body(model, start, times, body)
-    made = Animation(stage.scene, times, {0: stage.world.state_to_scene(states)}, stage.world)
+        bodies = staging.make_bodies(stage, [push], physics, 2.0, None)
+    with clock("solid boxes of the scene"):
+        ground = staging.make_ground(stage, bodies, physics, (), ())
+    with clock("simulation"):
+        states = follow(stage, bodies, ground, times, physics)
+    made = Animation(stage.scene, times, dict(enumerate(states)), stage.world)
     began = time.perf_counter()
 
     def note(what: str, done: int, of: int) -> None:
