@@ -6,7 +6,7 @@ STAMP := .venv/.installed
 .PHONY: help setup demo test lint bench clean
 
 help:
-	@echo "make demo   throw a ball through a park of Gaussians: film, page, glb"
+	@echo "make demo   a ball knocks over ten pins made of Gaussians: film, page, glb"
 	@echo "make test   lint, type check and the whole test suite"
 	@echo "make bench  speed of every part, beside its limit and its peers"
 	@echo "make setup  only the environment in .venv"
@@ -21,15 +21,14 @@ $(STAMP): pyproject.toml constraints.txt
 	@touch $@
 
 demo: $(STAMP)
-	$(BIN)/newtongs data scene sunny_park --out demo/park.ply
-	$(BIN)/newtongs animate demo/park.ply --out demo --velocity 1.0 3.6 0.3 --spin 0.5 0 -5 \
-	  --restitution 0.7 --seconds 2.5 --color 0.55 0.78 0.95
+	$(BIN)/newtongs animate bowling --out demo --loose --velocity 6 0 0.15 --spin 0 0 -24 --mass 3 \
+	  --restitution 0.3 --seconds 2.5 --size 640 360
 	@echo
-	@echo "Look at demo/park.mp4 and demo/park.png; open demo/park.html in a browser, it needs no network."
+	@echo "Look at demo/bowling.mp4 and demo/bowling.png; open demo/bowling.html in a browser, it needs no network."
 	@echo "Then try a capture of your own:"
 	@echo "  $(BIN)/newtongs inspect SCENE.ply"
 	@echo "  $(BIN)/newtongs animate SCENE.ply --out moving --velocity 1.5 3 0 --spin 0 0 -4"
-	@echo "  $(BIN)/newtongs animate SCENE.ply --out moving --background kitchen_counter"
+	@echo "  $(BIN)/newtongs animate SCENE.ply --out moving --background kitchen_table"
 
 test: lint
 	$(BIN)/pytest
