@@ -1,6 +1,6 @@
 """Piles and a solid scene: how long two seconds of the world take, where they go, and the peers.
 
-Run with: python benchmarks/world.py [--captures FOLDER] [--peer-python PYTHON ...]
+Run with: python benchmarks/world.py [--captures FOLDER] [--peer-python PYTHON ...] [--parts ...]
 
 The folder holds unicorn_stuffy.ply, banana.ply and playbot.sog. PYTHON is the interpreter of an
 environment with pybullet and numpy, or with newton[sim].
@@ -62,9 +62,11 @@ LOOKED_AT = 240  # Hz, at which penetration is measured
 PILE_TARGET, COLLIDER_TARGET, GROUND_TARGET, STEP_TARGET = 1.0, 1.5, 2.0, 0.016
 TEMPLATE_OBJECTS = ("living_room_table", "studio_tabletop", "construction_floor")
 CAPTURES = ("unicorn_stuffy.ply", "banana.ply")
-PATIENCE = 5.0  # seconds of stepping beyond which a peer is run once
+PATIENCE = 3.0  # seconds of stepping beyond which a peer is run once
 RESTITUTION = 0.3  # of the piles that peers are given
 BOUNCE = 0.6  # of a single thing
+
+PARTS = ("piles", "ground", "peers")
 
 Stages = dict[str, float]
 
@@ -227,8 +229,15 @@ def our_path(bodies: Sequence[Body]) -> np.ndarray:
     return torch.cat([x.p, x.q], -1).numpy()
 
 
-def pile_rows(some: Sequence[Thing], shown: Table) -> None:
-    """The slowest of the piles for each restitution."""
+def pile_tables(some: Sequence[Thing], console: Console) -> None:
+    """The slowest of the piles for each restitution, and where the time of one goes."""
+    title = f"{COUNT} objects piled on a plane, {SECONDS} s simulated, slowest of {PILES} piles"
+    version = importlib.metadata.version("mujoco-core")
+    shown = table(
+        f"{title}; MuJoCo {version} on {hardware(torch.device('cpu'))}", "restitution", "pieces",
+        "make, s", "2 s, s", f"of {PILE_TARGET:g} s", "contacts, mean / most", "into plane, mm",
+        "into others, mm", "speed, median / most", "asleep",
+    )  # fmt: skip
     for restitution in (0.6, RESTITUTION, 0.0):
         piles = [pile(some, seed, restitution) for seed in range(PILES)]
         runs = [played(bodies) for bodies in piles]
@@ -241,6 +250,10 @@ def pile_rows(some: Sequence[Thing], shown: Table) -> None:
             f"{slowest.seconds / PILE_TARGET:.0%}", f"{contacts.mean():.0f} / {contacts.max()}",
             *_behaviour(judged), f"{sum(run.asleep for run in runs)} of {PILES * COUNT}",
         )  # fmt: skip
+    console.print(shown)
+    console.print(shape_table(some))
+    title = f"a pile, restitution {RESTITUTION:g}"
+    console.print(time_table(title, pile(some, 0, RESTITUTION), None))
 
 
 def _behaviour(judged: Sequence[Judged]) -> tuple[str, str, str]:
@@ -747,8 +760,13 @@ def kept(follow: Callable[[Sequence[Body]], Followed]) -> float:
     return float(np.sqrt(max(y[first:].max(), 0.0)))
 
 
-def peer_rows(some: Sequence[Thing], pythons: Sequence[Path], shown: Table) -> None:
+def peer_table(some: Sequence[Thing], pythons: Sequence[Path]) -> Table:
     """Ours, MuJoCo by itself, and the peers, on the same piles."""
+    shown = table(
+        f"peers on the same {PILES} piles, restitution {RESTITUTION:g}, {SECONDS} s simulated",
+        "what", "import, s", "start, s", "stepping, s", "times ours", "into plane, mm",
+        "into others, mm", "speed, median / most", f"bounce of {BOUNCE:g}",
+    )  # fmt: skip
     piles = [pile(some, seed, RESTITUTION) for seed in range(PILES)]
     first = 0.0
 
@@ -776,6 +794,7 @@ def peer_rows(some: Sequence[Thing], pythons: Sequence[Path], shown: Table) -> N
             row(peer.name, partial(elsewhere, peer, interpreter_of(peer, pythons)))
         except NotHereError as error:
             shown.add_row(peer.name, str(error))
+    return shown
 
 
 def main() -> None:
@@ -785,30 +804,17 @@ def main() -> None:
     )
     parser.add_argument("--captures", type=Path)
     parser.add_argument("--peer-python", type=Path, nargs="+", default=[])
+    parser.add_argument("--parts", nargs="+", choices=PARTS, default=PARTS)
     args = parser.parse_args()
-    console = Console(width=150)
+    console = Console(width=160)
     some = things(args.captures)
     played(pile(some, 0, RESTITUTION))  # compiled code is read from disk
-    version = importlib.metadata.version("mujoco-core")
-    title = f"{COUNT} objects piled on a plane, {SECONDS} s simulated, slowest of {PILES} piles, "
-    shown = table(
-        f"{title}MuJoCo {version} on {hardware(torch.device('cpu'))}", "restitution", "pieces",
-        "make, s", "2 s, s", f"of {PILE_TARGET:g} s", "contacts, mean / most", "into plane, mm",
-        "into others, mm", "speed, median / most", "asleep",
-    )  # fmt: skip
-    pile_rows(some, shown)
-    console.print(shown)
-    console.print(shape_table(some))
-    title = f"a pile, restitution {RESTITUTION:g}"
-    console.print(time_table(title, pile(some, 0, RESTITUTION), None))
-    ground_tables(robot(args.captures, some) if args.captures else bowling(), console)
-    shown = table(
-        f"peers on the same {PILES} piles, restitution {RESTITUTION:g}, {SECONDS} s simulated",
-        "what", "import, s", "start, s", "stepping, s", "times ours", "into plane, mm",
-        "into others, mm", "speed, median / most", f"bounce of {BOUNCE:g}",
-    )  # fmt: skip
-    peer_rows(some, args.peer_python, shown)
-    console.print(shown)
+    if "piles" in args.parts:
+        pile_tables(some, console)
+    if "ground" in args.parts:
+        ground_tables(robot(args.captures, some) if args.captures else bowling(), console)
+    if "peers" in args.parts:
+        console.print(peer_table(some, args.peer_python))
 
 
 if __name__ == "__main__":
