@@ -19,7 +19,8 @@ STIFFEST = 6e5  # where sqrt(k) times the tick is a fifth: beyond, contacts are 
 IMPEDANCE = 0.999  # share of a contact's wish that MuJoCo grants
 SPEED = 4.0  # units a second, at which restitution is exact
 PHASES = 8  # of the surface within a tick, over which it is averaged
-MOST_DAMPED = 4.0
+MOST_DAMPED = 4.0  # over critical damping
+DAMPED = 0.9  # of its speed that a contact may take in a tick: with more it would overshoot
 
 
 def stiffness(size: float) -> float:
@@ -30,7 +31,7 @@ def stiffness(size: float) -> float:
 @lru_cache
 def damping(restitution: float, k: float, tick: float) -> float:
     """``b`` with which an object keeps the part ``restitution`` of its speed."""
-    low, high = 0.0, MOST_DAMPED
+    low, high = 0.0, min(MOST_DAMPED, DAMPED / (2 * math.sqrt(k) * tick))
     for _ in range(40):
         zeta = (low + high) / 2
         if rebound(SPEED, k, 2 * zeta * math.sqrt(k), tick) > restitution:

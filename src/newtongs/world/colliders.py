@@ -193,17 +193,17 @@ def _carve(filled: Array, weight: Array, height: Array) -> None:
     filled by its neighbours' reach.
     """
     empty, low = weight < SHEET, (weight >= SHEET) & (height < LOWER * weight)
-    top = filled & low
-    top[:, :-1] &= ~filled[:, 1:]
-    top[:, 0] = False
-    filled &= ~top
-    filled[:, :-1] |= top[:, 1:]  # the surface is nearer to the cell below, filled or not
     for _ in range(CARVED):
         top = filled & empty
         top[:, :-1] &= ~filled[:, 1:]
         top[:, 1:] &= filled[:, :-1]  # the last cell of a surface stays
         top[:, 0] = False
         filled &= ~top
+    top = filled & low
+    top[:, :-1] &= ~filled[:, 1:]
+    top[:, 0] = False
+    filled &= ~top
+    filled[:, :-1] |= top[:, 1:]  # the surface is nearer to the cell below, filled or not
 
 
 def _level(filled: Array) -> None:

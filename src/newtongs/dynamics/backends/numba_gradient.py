@@ -152,7 +152,9 @@ class CompiledRollout:
 
     @staticmethod
     def supports(model: GaussianNND) -> bool:
-        """Whether this covers the model's configuration."""
+        """Whether this covers the model's configuration; a subclass may have other equations."""
+        if type(model) is not GaussianNND:
+            return False
         c = model.config
         plain = model.c_v.dtype == torch.float32 and model.c_v.device.type == "cpu"
         whole = c.contact and c.continuous_residual and c.contact_residual
