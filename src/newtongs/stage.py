@@ -394,7 +394,7 @@ def make_ground(
     if physics.contact == "paper":
         contact = getattr(getattr(physics.model, "config", None), "contact", True)
         return Ground(Surroundings(((FLOOR,) if contact else ()) + extra), None, None)
-    rest = stage.scene[stage.scene.ids == BACKGROUND]
+    rest = static_rest(stage)
     if not physics.solid or not len(rest):
         return Ground(Surroundings((FLOOR, *extra)), None, None)
     solid = solid_rest(stage, rest, bodies)
@@ -403,6 +403,12 @@ def make_ground(
     lower = min(0.0, solid.bottom)
     surfaces = (FLOOR if lower == 0 else Plane(UP, lower), *extra)
     return Ground(Surroundings(surfaces, solid.boxes), solid, lower)
+
+
+def static_rest(stage: Stage) -> GaussianScene:
+    """The Gaussians that do not move, without view-dependent colour: a copy must not be large."""
+    plain = stage.scene.replace(sh=stage.scene.sh[:, :1])
+    return plain[stage.scene.ids == BACKGROUND]
 
 
 def solid_rest(

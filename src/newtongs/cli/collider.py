@@ -9,8 +9,7 @@ import tyro
 from ..errors import InputError
 from ..exports.solids import collider_picture, write_collider
 from ..pushes import Physics, Push
-from ..scene.gaussians import BACKGROUND
-from ..stage import Stage, make_bodies, pick, settle, solid_rest
+from ..stage import Stage, make_bodies, pick, settle, solid_rest, static_rest
 from ..world.colliders import Collider, collider
 from .apps import app
 from .console import check_target
@@ -71,9 +70,8 @@ class MakeCollider:
         """What animate would use, with room for the objects."""
         stage = settle(stage, None)
         bodies = make_bodies(stage, pushes, Physics(), 1.0, None)
-        rest = stage.scene[stage.scene.ids == BACKGROUND]
         cell = None if self.cell is None else self.cell * stage.world.scale
-        return stage, solid_rest(stage, rest, bodies, cell=cell)
+        return stage, solid_rest(stage, static_rest(stage), bodies, cell=cell)
 
     def whole(self, stage: Stage) -> tuple[Stage, Collider]:
         """Everything."""

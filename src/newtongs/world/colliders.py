@@ -296,7 +296,8 @@ def _merge(filled: Array, done: Array, out: Array) -> int:
                     for b in range(y0, y + 1):
                         for c in range(z, z1):
                             done[a, b, c] = True
-                out[count] = (x, y0, z, x1, y + 1, z1)
+                out[count, 0], out[count, 1], out[count, 2] = x, y0, z
+                out[count, 3], out[count, 4], out[count, 5] = x1, y + 1, z1
                 count += 1
     return count
 
