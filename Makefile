@@ -39,7 +39,7 @@ lint: $(STAMP)
 	$(BIN)/mypy
 
 bench: $(STAMP)
-	for part in state32 gaussian32 rollout training formats transform render export animate; do \
+	for part in state32 gaussian32 rollout training formats transform render export animate world; do \
 	  $(BIN)/python -W ignore benchmarks/$$part.py || exit; done
 
 clean:
