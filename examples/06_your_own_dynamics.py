@@ -33,8 +33,9 @@ for name, model in (("earth", "analytic"), ("syrup", Syrup())):
     animation = newtongs.animate(
         "desk_blue_sphere", velocity=(2, 3, 0), seconds=1.0, physics=Physics(model)
     )
-    end = State(animation.world.state_to_physics(animation.states[0])).p[-1]
-    print(f"{name}: after a second at x {end[0]:.2f}, y {end[1]:.2f}, z {end[2]:.2f}")
+    path = State(animation.world.state_to_physics(animation.states[0])).p
+    for t, (x, y, z) in zip(animation.times[::8].tolist(), path[::8].tolist(), strict=True):
+        print(f"{name}: {t:.2f} s  x {x:5.2f}  y {y:5.2f}  z {z:5.2f}")
 
 # The same model in a simulation that is stepped by hand.
 ball = newtongs.world.Body(

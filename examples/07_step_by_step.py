@@ -24,7 +24,8 @@ before = simulation.snapshot()
 simulation.push(0, velocity=(6, 1.5, 0))
 path = simulation.run(simulation.time + torch.arange(1, 49) / 24)  # (48, 5, 22)
 tops = State(path).p[:, 1:, 1].amax(1)
-print(f"top of the stack: {tops[0]:.2f}, two seconds later {tops[-1]:.2f}")
+for t, top in zip(range(0, 48, 8), tops[::8].tolist(), strict=True):
+    print(f"{t / 24:.2f} s  top of the stack at {top:.2f}")
 assert tops[-1] < tops[0] - 0.3
 
 simulation.restore(before)  # bit for bit

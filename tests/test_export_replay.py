@@ -10,7 +10,7 @@ from export_samples import park, two_objects
 
 from newtongs.errors import InputError
 from newtongs.exports import load_animation, save_animation, write_sequence
-from newtongs.scene.animation import Animation
+from newtongs.scene.animation import About, Animation
 from newtongs.scene.io import formats
 
 FIELDS = ("means", "quats", "log_scales", "logits", "sh", "ids")
@@ -159,3 +159,16 @@ def test_a_shorter_sequence_leaves_no_old_frames(tmp_path):
     names = sorted(p.name for p in tmp_path.iterdir())
     assert names == ["frame0001.ply", "frame0002.ply", "frame9.ply", "notes.txt"]
     assert formats.load(tmp_path / "frame0002.ply").sh_degree == 0
+
+
+def test_files_of_version_1_are_still_read(tmp_path):
+    """They had a free-form "info", of which nothing is kept."""
+    made = park(3)
+    save_animation(made, tmp_path / "a.json")
+    tree = json.loads((tmp_path / "a.json").read_text())
+    del tree["about"]
+    old = tree | {"version": 1, "info": {"pushes": [{"velocity": [1, 2, 3]}]}}
+    (tmp_path / "a.json").write_text(json.dumps(old))
+    again = load_animation(tmp_path / "a.json")
+    assert again.about == About()
+    assert all(torch.equal(again.states[i], z) for i, z in made.states.items())

@@ -122,7 +122,12 @@ def test_public_names_resolve():
 def test_docstring_example():
     import doctest
 
-    assert doctest.testmod(newtongs).failed == 0
+    from newtongs.world import simulation
+
+    for module in (newtongs, simulation):
+        found = doctest.testmod(module)
+        assert found.attempted > 0
+        assert found.failed == 0
 
 
 @pytest.mark.parametrize("path", sorted((ROOT / "examples").glob("*.py")), ids=lambda p: p.stem)

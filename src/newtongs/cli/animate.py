@@ -91,19 +91,23 @@ class Picture:
 @app.command(name="animate")
 @dataclass(frozen=True)
 class Animate(Picture):
-    """Pick an object of a splat scene, give it a push, and write it as video, page and files.
+    """Give an object of a splat scene a push, and write what happens as video, page and files.
 
-    The floor and the object are found by themselves; `newtongs inspect SCENE` shows what there is.
-    Directions: x to the right, y up, z towards the camera at azimuth 0. Lengths: the object is
-    about half a unit large and gravity is 9.81, so it falls as a thing of half a metre does.
+    It lands on what is there, falls off edges, and knocks over other objects (--loose). The floor
+    and the object are found by themselves; `newtongs inspect SCENE` lists what there is.
+
+    Directions: x to the right, y up, z towards the camera at azimuth 0. Physics units: the object
+    is about half a unit large and gravity is 9.81, so it falls as a thing of half a metre does.
 
     newtongs animate scene.ply --out moving --velocity 1.5 3 0 --spin 0 0 -4
+
+    newtongs animate kitchen_table --out moving --loose --velocity 4 0 0 --friction 0.2
     """
 
     resumes: ClassVar[bool] = False
-    scene: Annotated[str, tyro.conf.Positional] = ""
-    """Splat file (.ply, .sog, .spz, .splat, .compressed.ply), or the name of one of our own scenes
-    (bowling, sunny_park, kitchen_counter, ...)."""
+    scene: Annotated[str, tyro.conf.Positional, tyro.conf.arg(metavar="SCENE")] = ""
+    """Splat file (.ply, .sog, .spz, .splat, .compressed.ply), or one of our own scenes by name
+    (bowling, kitchen_table, sunny_park, ...)."""
     out: Path = Path("animation")
     """Folder to write to."""
     select: tuple[str, ...] = ("auto",)

@@ -29,7 +29,7 @@ class MakeCollider:
     """
 
     resumes: ClassVar[bool] = False
-    scene: Annotated[str, tyro.conf.Positional] = ""
+    scene: Annotated[str, tyro.conf.Positional, tyro.conf.arg(metavar="SCENE")] = ""
     """Splat file, or the name of one of our own scenes."""
     out: Path = Path("collider.glb")
     """File to write; the picture gets the same name and .png."""
