@@ -5,9 +5,9 @@
 >>> ball = Body(newtongs.make_state(p=(0, 1, 0), s=(0.2, 0.2, 0.2)), Shape.ball(0.2))
 >>> simulation = Simulation([ball])
 >>> simulation.push(0, velocity=(1, 0, 0))
->>> simulation.step(0.5)
->>> newtongs.State(simulation.states).p[0, 0] > 0.4
-tensor(True)
+>>> states = simulation.step(0.5)
+>>> states.shape, float(newtongs.State(states).p[0, 0]) > 0.4
+(torch.Size([1, 22]), True)
 """
 
 import math
