@@ -19,6 +19,7 @@ STIFFEST = 6e5  # where sqrt(k) times the tick is a fifth: beyond, contacts are 
 IMPEDANCE = 0.999  # share of a contact's wish that MuJoCo grants
 SPEED = 4.0  # units a second, at which restitution is exact
 PHASES = 8  # of the surface within a tick, over which it is averaged
+LONGEST = 0.1  # seconds that a bounce can take
 MOST_DAMPED = 4.0  # over critical damping
 DAMPED = 0.9  # of its speed that a contact may take in a tick: with more it would overshoot
 
@@ -49,7 +50,7 @@ def rebound(speed: float, k: float, b: float, tick: float) -> float:
 def _bounce(speed: float, k: float, b: float, tick: float, phase: float) -> float:
     """The speed with which the point leaves the floor; zero if it does not."""
     r, v = phase * speed * tick, -speed
-    for _ in range(int(1 / tick)):
+    for _ in range(int(LONGEST / tick)):
         if r <= 0:
             wish = -k * r - b * v
             v += tick * max(-GRAVITY, IMPEDANCE * wish - (1 - IMPEDANCE) * GRAVITY)

@@ -115,7 +115,7 @@ class EnergyGuard:
         rate = data.qvel.reshape(-1, 6)
         rate[members, 3:] *= share
         center = common + share * (v[members] - common)
-        arm = np.cross(rate[members, 3:], self.center[members])
+        arm = cross(rate[members, 3:], self.center[members])
         rate[members, :3] = center - np.einsum("kij,kj->ki", turn[members], arm)
 
     def _release(self, left: Array) -> None:
@@ -131,11 +131,16 @@ class EnergyGuard:
         """Kinetic and potential energy ``(K,)``, velocity of the centre ``(K, 3)``, rotation."""
         pose, rate = data.qpos.reshape(-1, 7), data.qvel.reshape(-1, 6)
         turn, w = matrices(pose[:, 3:]), rate[:, 3:]
-        v = rate[:, :3] + np.einsum("kij,kj->ki", turn, np.cross(w, self.center))
+        v = rate[:, :3] + np.einsum("kij,kj->ki", turn, cross(w, self.center))
         kinetic = 0.5 * self.mass * (v * v).sum(-1)
         kinetic += 0.5 * np.einsum("ki,kij,kj->k", w, self.inertia, w)
         height = pose[:, 1] + (turn[:, 1] * self.center).sum(-1)
         return kinetic, self.mass * G * height, v, turn
+
+
+def cross(a: Array, b: Array) -> Array:
+    """Cross products ``(K, 3)``; numpy's own takes several times as long for a few rows."""
+    return a[:, [1, 2, 0]] * b[:, [2, 0, 1]] - a[:, [2, 0, 1]] * b[:, [1, 2, 0]]
 
 
 def matrices(q: Array) -> Array:
