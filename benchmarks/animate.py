@@ -16,8 +16,10 @@ from rich.console import Console
 from rich.table import Table
 
 from newtongs import stage as staging
+from newtongs.actors import make_bodies
 from newtongs.animator import follow, frame_times
 from newtongs.exports import export
+from newtongs.ground import make_ground
 from newtongs.pushes import Physics, Push
 from newtongs.scene import GaussianScene, join
 from newtongs.scene.animation import Animation
@@ -62,9 +64,9 @@ def run(path: Path, folder: Path, clock: Clock) -> Animation:
     with clock("world frame"):
         stage = staging.settle(stage, None)
     with clock("shape of the object"):
-        bodies = staging.make_bodies(stage, [push], physics, 2.0, None)
+        bodies = make_bodies(stage, [push], physics, 2.0, None)
     with clock("solid boxes of the scene"):
-        ground = staging.make_ground(stage, bodies, physics, (), ())
+        ground = make_ground(stage, bodies, physics, (), ())
     with clock("simulation"):
         states = follow(stage, bodies, ground, times, physics)
     made = Animation(stage.scene, times, dict(enumerate(states)), stage.world)

@@ -36,18 +36,11 @@ from scipy import ndimage
 from scipy.spatial import ConvexHull
 
 from newtongs import Physics, Push, make_state, rotations
+from newtongs.actors import initial_state, make_bodies, shape_of
+from newtongs.ground import make_ground, solid_rest
 from newtongs.scene import GaussianScene
 from newtongs.scene.gaussians import BACKGROUND
-from newtongs.stage import (
-    Stage,
-    initial_state,
-    make_bodies,
-    make_ground,
-    pick,
-    settle,
-    shape_of,
-    solid_rest,
-)
+from newtongs.stage import Stage, pick, settle
 from newtongs.state import State, replace
 from newtongs.templates import TEMPLATES
 from newtongs.types import StateTensor

@@ -8,6 +8,7 @@ import torch
 
 import newtongs
 from newtongs import InputError, rotations
+from newtongs.actors import DROP, TOSS
 from newtongs.animator import frame_times
 from newtongs.dynamics import Box, Dynamics, Plane
 from newtongs.pushes import PAPER, Physics, Push
@@ -17,7 +18,6 @@ from newtongs.scene.framing import default_camera, paper_orbit, swept_points
 from newtongs.scene.io.formats import save
 from newtongs.scene.placing import extent, moved
 from newtongs.scene.world_frame import WorldFrame
-from newtongs.stage import DROP, TOSS
 from newtongs.state import State
 from newtongs.templates import template
 

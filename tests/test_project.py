@@ -15,7 +15,7 @@ SOURCE = ROOT / "src" / "newtongs"
 LAYERS = [
     {"errors"}, {"files", "threads", "types"}, {"rotations"}, {"state"},
     {"motions", "dynamics", "scene"}, {"templates", "world"}, {"pushes"},
-    {"render", "datasets", "stage"},
+    {"render", "datasets", "stage"}, {"actors", "ground"},
     {"training", "evaluation", "figures", "exports", "animator"},
     {"studio", "cli"},
     {"__init__", "__main__"},

@@ -10,29 +10,18 @@ import torch
 from torch import Tensor
 
 from . import __version__
+from .actors import about_objects, make_bodies, raise_for_motions
 from .dynamics.search import Goal, search
 from .dynamics.surfaces import Box, Plane
 from .errors import InputError
+from .ground import Ground, make_ground
 from .pushes import Physics, Push, PushFields
 from .scene.animation import About, Animation
 from .scene.cameras import Camera
 from .scene.gaussians import BACKGROUND, GaussianScene, join
 from .scene.placing import extent, floor_disc, panel
 from .scene.world_frame import WorldFrame
-from .stage import (
-    STAGE_HEIGHT,
-    Ground,
-    Stage,
-    Told,
-    about_objects,
-    make_bodies,
-    make_ground,
-    move_stage,
-    opened,
-    pick,
-    raise_for_motions,
-    settle,
-)
+from .stage import STAGE_HEIGHT, Stage, Told, move_stage, opened, pick, settle
 from .state import State
 from .types import StateTensor, Times
 from .world.bodies import Body, lowest

@@ -6,10 +6,12 @@ from typing import Annotated, ClassVar
 
 import tyro
 
+from ..actors import make_bodies
 from ..errors import InputError
 from ..exports.solids import collider_picture, write_collider
+from ..ground import solid_rest, static_rest
 from ..pushes import Physics, Push
-from ..stage import Stage, make_bodies, pick, settle, solid_rest, static_rest
+from ..stage import Stage, pick, settle
 from ..world.colliders import Collider, collider
 from .apps import app
 from .console import check_target
