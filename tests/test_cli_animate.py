@@ -155,6 +155,8 @@ def bad_file(path):
         (["{park}", "--plane", "1", "0", "0"], "plane"),
         (["{park}", "--box", "1", "0", "0", "0", "1", "1"], "x0 < x1"),
         (["{park}", "--friction", "-1"], "friction"),
+        (["{park}", "--push", "velocity=1,2,0", "--mass", "9"], "ignored beside --push"),
+        (["{park}", "--paper", "--dynamics", "structured"], "ignored beside --paper"),
         (["{park}", "--scale", "free"], "contact 'paper'"),
         (["{park}", "--loose", "--contact", "paper"], "loose"),
         (["{park}", "--loose"], "nothing else is loose"),

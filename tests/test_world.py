@@ -9,6 +9,7 @@ import pytest
 import torch
 
 import newtongs
+import newtongs.dynamics.search
 from newtongs import GaussianNND, InputError, Simulation, State, cli, make_state, rotations
 from newtongs.dynamics import FLOOR, Box, Dynamics, Plane, floor
 from newtongs.dynamics.backends import predictor
@@ -193,6 +194,31 @@ def test_fast_paths_serve_exactly_their_type():
     assert not CompiledRollout.supports(Other())
 
 
+def test_engines_agree_on_what_can_be_set():
+    for engine in ("mujoco", "paper"):
+        simulation = Simulation([Body(make_state(p=(0, 1, 0)), Shape.ball(0.2))], engine=engine)
+        simulation.set(0, make_state(p=(0, 2, 0), m=7.0, s=(0.9, 0.9, 0.9)))
+        x = State(simulation.states[0])
+        assert (float(x.p[1]), float(x.m), float(x.s[0])) == (2.0, 1.0, 1.0)
+        simulation.states[0, 0] = 99  # a copy
+        assert simulation.states[0, 0] == 0
+    track = Track(torch.arange(2), make_state(p=torch.zeros(2, 3)))
+    driven = Simulation([Body(make_state(), Shape.ball(0.2), track=track)])
+    with pytest.raises(InputError, match="follows a track"):
+        driven.push(0, velocity=(1, 0, 0))
+
+
+def test_a_subclass_may_override_rates_or_field():
+    class Still(GaussianNND):
+        def rates(self, z):
+            return torch.zeros_like(z)
+
+    for engine in ("mujoco", "paper"):
+        one = Body(make_state(p=(0, 3, 0), s=(0.2, 0.2, 0.2)), Shape.ball(0.2))
+        simulation = Simulation([one], Still(), engine=engine)
+        assert float(State(simulation.step(0.5)).p[0, 1]) == pytest.approx(3, abs=1e-3)
+
+
 def test_any_model_can_be_rolled_out_and_searched():
     class Fall(Dynamics):
         def rates(self, z):
@@ -202,6 +228,8 @@ def test_any_model_can_be_rolled_out_and_searched():
             return dz
 
     z0 = make_state(p=(0, 5, 0), v=(1, 0, 0), s=(0.2, 0.2, 0.2))[None]
+    found = newtongs.dynamics.search.search(Fall(), "displace 1 0 0", base=z0[0], candidates=512)
+    assert found.miss < 2
     path = State(predictor(Fall())(z0, torch.arange(13) / 24))
     assert path.p[0, -1].tolist() == pytest.approx([0.5, 5 - 0.5 * 9.81 * 0.25, 0], abs=1e-4)
 

@@ -13,7 +13,7 @@ import torch
 from newtongs import rotations
 from newtongs.dynamics import FLOOR, Dynamics, Plane
 from newtongs.state import State, make
-from newtongs.world import Body, Shape, Simulation, Surroundings
+from newtongs.world import Body, Shape, Simulation, Surroundings, Track
 from newtongs.world.bodies import lowest
 from newtongs.world.colliders import merged
 
@@ -362,3 +362,93 @@ def test_what_is_hit_in_its_sleep_moves_on():
         assert after > before - 4.0
         before = after
     assert after > 6
+
+
+def paddle(speed=2.0):
+    """A driven block that moves along x, and turns."""
+    t = torch.arange(40) / 24
+    turn = rotations.from_axis_angle(torch.tensor([0.0, 1.0, 0.0]).expand(40, 3), 0.4 * t)
+    p = torch.stack([-1.5 + speed * t, torch.full_like(t, 0.25), torch.zeros_like(t)], -1)
+    states = make(p=p, q=turn, s=(0.25, 0.25, 0.25))
+    return Body(states[0], SHAPES["box"], track=Track(t, states))
+
+
+def test_a_driven_body_follows_its_track_and_pushes():
+    driven, free = paddle(), body(SHAPES["box"], p=(0, 0.2, 0), friction=0.2)
+    z = Simulation([driven, free]).run(torch.arange(1, 37) / 24)
+    for k, t in enumerate(torch.arange(1, 37) / 24):
+        wanted = State(driven.track.at(float(t)))
+        assert torch.allclose(State(z[k, 0]).p, wanted.p, atol=1e-6)
+        assert rotations.discrepancy(State(z[k, 0]).q, wanted.q) < 1e-6
+    assert State(z[-1, 1]).p[0] > State(z[-1, 0]).p[0]
+    assert State(z[-1, 1]).p[0] > 1.0
+
+
+@pytest.mark.parametrize("model", [None, Vacuum()])
+def test_driven_bodies_and_pushes_do_not_depend_on_the_division_either(model):
+    """One frame against many, with a track, and with a push of what sleeps."""
+    bodies = [paddle(), *(body(SHAPES["box"], p=(0.1 + 0.7 * i, 0.2, 0)) for i in range(2))]
+    ends = []
+    for frames in (1, 24, 90, 1500):
+        simulation = Simulation(bodies, model)
+        ends.append(simulation.run((torch.arange(frames) + 1) * 1.5 / frames)[-1])
+    assert all(torch.equal(end, ends[0]) for end in ends)
+    ends = []
+    for frames in (1, 777, 1000):
+        simulation = Simulation(bodies[1:], model)
+        simulation.run((torch.arange(frames) + 1) * 2.0 / frames)
+        simulation.push(0, velocity=(2, 0, 0))
+        ends.append(simulation.run(2 + (torch.arange(frames) + 1) * 1.0 / frames)[-1])
+    assert all(torch.equal(end, ends[0]) for end in ends)
+
+
+class Wind(Dynamics):
+    """Gravity, and three units of acceleration along x."""
+
+    def rates(self, z):
+        dz = Vacuum().rates(z)
+        State(dz).v[..., 0] = 3.0
+        return dz
+
+
+def test_the_models_own_forces_are_not_taken_for_a_gain_of_contacts():
+    one = body(Shape.box((0.2, 0.2, 0.2)), p=(0, 0.2, 0), friction=0.0)
+    z = Simulation([one], Wind()).run(torch.arange(1, 241) / 120)[:, 0]
+    assert State(z).v[:, 0].tolist() == pytest.approx(
+        (3 * torch.arange(1, 241) / 120).tolist(), rel=0.02
+    )
+
+
+def test_what_a_push_gave_is_kept_over_an_edge():
+    """A box that was hit slides off a table: it keeps its speed when it loses the ground."""
+    table = Surroundings(
+        (Plane((0.0, 1.0, 0.0), -2.0),), np.array([[[-2, -0.2, -1], [0.8, 0.0, 1]]])
+    )
+    ball = body(SHAPES["ball"], p=(-1.2, 0.25, 0), m=2.0, friction=0.0)
+    box = body(SHAPES["box"], p=(-0.3, 0.2, 0), e=0.0, friction=0.0)
+    simulation = Simulation([ball, box], Vacuum(), table)
+    simulation.run([0.5])
+    simulation.push(0, velocity=(2, 0, 0))
+    z = simulation.run(0.5 + torch.arange(1, 241) / 120)[:, 1]
+    fast = State(z).v[:, 0]
+    hit = int((fast > 0.5).nonzero()[0]) + 3
+    falling = State(z).p[:, 1] > -1.5
+    assert fast[hit:][falling[hit:]].min() > 0.9 * fast[hit]
+
+
+def test_bystanders_do_not_pay_for_a_driven_body():
+    boxes = [body(SHAPES["box"], p=(0.55 * i, 0.2, 0), e=0.6, friction=0.1) for i in range(3)]
+    z = Simulation([paddle(4.0), *boxes], Vacuum()).run(torch.arange(1, 240) / 240)
+    speed = State(z).v[:, 1:, 0]
+    drop = speed[:-1] - speed[1:]
+    free = State(z).p[1:, 1:, 0] > State(z).p[1:, :1, 0] + 0.9  # far from the paddle
+    assert speed.max() > 2
+    assert drop[free].max() < 0.5 * speed.max()
+
+
+def test_what_starts_a_little_in_the_ground_does_not_hop():
+    for name, ground in GROUNDS.items():
+        for sunk in (0.002, 0.004, 0.006):
+            one = body(Shape.box((0.25, 0.25, 0.25)), p=(0, 0.25 - sunk, 0), e=0.6)
+            z = Simulation([one], Vacuum(), ground).run(torch.arange(1, 60) / 120)[:, 0]
+            assert State(z).p[:, 1].max() < 0.25 + 0.002, (name, sunk)

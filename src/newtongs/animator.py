@@ -76,7 +76,8 @@ def animate(
         **push: fields of the single :class:`Push`.
 
     Returns:
-        The animation. Its frame 0 is the scene, bit for bit.
+        The animation. Its frame 0 is the scene, bit for bit; only an object whose named motion
+        begins in the air is raised first.
     """
     if pushes and push:
         raise InputError(f"give pushes or {', '.join(push)}, not both")
@@ -91,10 +92,10 @@ def animate(
     stage = raise_for_motions(stage, pushes, physics.seed)
     bodies = make_bodies(stage, pushes, physics, seconds, progress)
     around = make_ground(stage, bodies, physics, planes, boxes)
-    missed: tuple[float, ...] = ()
     if goal is not None:
-        bodies, missed = aimed(stage, bodies, around, goal, times, physics, progress)
+        bodies = aimed(stage, bodies, around, goal, times, physics, progress)
     states = follow(stage, bodies, around, times, physics, progress)
+    missed = () if goal is None else misses(stage, goal, states)
     shown = stage.scene
     if show_floor:
         shown = _with_shown(stage, bodies, around, states, planes, boxes)
@@ -168,13 +169,12 @@ def aimed(
     times: Times,
     physics: Physics,
     progress: Told | None,
-) -> tuple[list[Body], tuple[float, ...]]:
-    """The bodies with the velocities that come nearest to the goal, and by how much each misses.
+) -> list[Body]:
+    """The bodies with the velocities that come nearest to the goal.
 
     The model screens all candidates over a plain floor; the best are played in the world.
     """
     aim, seconds, found = Goal.parse(goal), float(times[-1]), list(bodies)
-    missed = []
     for i in range(stage.count):
         if found[i].track is not None:
             raise InputError(f"object {i} follows a named motion; a goal needs a free one")
@@ -186,8 +186,13 @@ def aimed(
             fps=(len(times) - 1) / seconds, play=playing, progress=progress,
         )  # fmt: skip
         found[i] = changed(found[i], state=best.z0)
-        missed.append(best.miss)
-    return found, tuple(missed)
+    return found
+
+
+def misses(stage: Stage, goal: str, states: Sequence[StateTensor]) -> tuple[float, ...]:
+    """By how much each pushed object misses the goal, as it was played with all the others."""
+    paths = [stage.world.state_to_physics(z) for z in states[: stage.count]]
+    return tuple(float(Goal.parse(goal).miss(z)) for z in paths)
 
 
 class _Played:

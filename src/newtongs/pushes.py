@@ -7,6 +7,7 @@ object about half a unit large, gravity 9.81 downwards.
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 from typing import Literal, TypeAlias, TypedDict
 
@@ -113,7 +114,7 @@ class Physics:
                 "take contact 'paper', or scale 'rigid'"
             )
 
-    @property
+    @cached_property
     def model(self) -> Dynamics:
         """The model that the words stand for."""
         return model_of(self.dynamics, self.scale, seed=self.seed)

@@ -226,6 +226,11 @@ class Animate(Picture):
         """Refuse what would be ignored."""
         if not self.scene:
             raise InputError("name a splat file: newtongs animate SCENE.ply --out DIR")
+        one_object = ("select", "mass", "restitution", "friction", "attenuation")
+        self.refuse_beside("push", one_object)
+        self.refuse_beside(
+            "paper", ("dynamics", "checkpoint", "scale", "contact", "hollow", "friction")
+        )
         given = [name for name in ("velocity", "spin") if getattr(self, name) is not None]
         if given and (self.push or self.goal):
             other = "--push" if self.push else "--goal"
@@ -235,10 +240,18 @@ class Animate(Picture):
         if self.motion is not None and (self.push or self.goal):
             other = "--push (with motion=NAME in it)" if self.push else "--goal"
             raise InputError(f"--motion and {other} say how one object moves; give one of them")
-        if self.paper and self.checkpoint is not None:
-            raise InputError("--paper is the paper's own model; leave --checkpoint or --paper out")
         if self.goal is not None:
             Goal.parse(self.goal)
+
+    def refuse_beside(self, flag: str, names: Sequence[str]) -> None:
+        """Words that ``flag`` makes meaningless, where they differ from their defaults."""
+        if not getattr(self, flag):
+            return
+        default = {f.name: f.default for f in fields(self)}
+        for name in names:
+            if getattr(self, name) != default[name]:
+                where = f"put {name}=... into it" if flag == "push" else "leave one of them out"
+                raise InputError(f"--{name} is ignored beside --{flag}; {where}")
 
     def stage_ground(self) -> WorldFrame | None:
         """The background's up and floor, if they were given."""

@@ -114,7 +114,7 @@ class GaussianNND(nn.Module):
 
     def step(self, z: StateTensor, h: float) -> StateTensor:
         """One continuous substep of ``h`` seconds, projected."""
-        return SOLVERS[self.config.solver](self.field, z, h, project)
+        return SOLVERS[self.config.solver](self.rates, z, h, project)
 
     def jump(self, z: StateTensor) -> StateTensor:
         """Floor response with the learned correction of the velocities after it."""

@@ -2,8 +2,11 @@
 
 import math
 from dataclasses import dataclass
+from functools import cached_property
+from typing import Any, TypeAlias
 
 import numpy as np
+import numpy.typing as npt
 import torch
 from torch import Tensor
 
@@ -12,6 +15,8 @@ from ..errors import InputError
 from ..state import DIM, State, StateLike, as_tensor, project, require_finite
 from ..types import Quat, StateTensor, Times
 from .shapes import Shape
+
+Array: TypeAlias = npt.NDArray[Any]
 
 FRICTION = 0.5
 ROLLING, TIPPING = 0.01, 0.001  # resistance to rolling of a ball, and of what has corners
@@ -48,6 +53,35 @@ class Track:
         step = rotations.multiply(rotations.conjugate(State(a).q), State(b).q)
         State(z).w.copy_(rotations.log(step) / span)
         return z
+
+    @cached_property
+    def _segments(self) -> tuple[Array, ...]:
+        """Times, positions, rotations, and their rates from each to the next, as arrays."""
+        x, t = State(self.states.double()), self.times.double()
+        span = t.diff().unsqueeze(-1)
+        turn = rotations.log(rotations.multiply(rotations.conjugate(x.q[:-1]), x.q[1:]))
+        found = (t, x.p, rotations.normalize(x.q), x.p.diff(dim=0) / span, turn / span)
+        return tuple(y.numpy() for y in found)
+
+    def motion(self, time: float) -> tuple[Array, Array]:
+        """Pose ``(p, q)`` and velocities ``(v, w)`` of :meth:`at`, quickly: for every tick."""
+        t, p, q, v, w = self._segments
+        if time >= t[-1]:
+            return np.concatenate([p[-1], q[-1]]), np.zeros(6)
+        i = max(int(np.searchsorted(t, time, side="right")) - 1, 0)
+        past = max(time - t[i], 0.0)
+        half = 0.5 * past * w[i]
+        angle = math.sqrt(half @ half)
+        sine = math.sin(angle) / angle if angle > 1e-12 else 1.0
+        a, b = q[i], sine * half
+        c = math.cos(angle)
+        turned = np.empty(4)
+        turned[0] = a[0] * c - a[1:] @ b
+        turned[1:] = a[0] * b + c * a[1:]
+        turned[1] += a[2] * b[2] - a[3] * b[1]
+        turned[2] += a[3] * b[0] - a[1] * b[2]
+        turned[3] += a[1] * b[1] - a[2] * b[0]
+        return np.concatenate([p[i] + past * v[i], turned]), np.concatenate([v[i], w[i]])
 
 
 def _arc(a: Quat, b: Quat, share: float) -> Quat:

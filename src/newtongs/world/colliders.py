@@ -9,6 +9,7 @@ object at the start is taken away, since it must be a remainder of that object.
 """
 
 import math
+import warnings
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, TypeAlias
@@ -106,6 +107,10 @@ def _nearest(boxes: Array, at: Array) -> Array:
     """At most ``MOST_BOXES`` of the boxes, in their order."""
     if len(boxes) <= MOST_BOXES:
         return boxes
+    warnings.warn(
+        f"the scene has {len(boxes):,} solid boxes; the {MOST_BOXES:,} nearest are kept",
+        stacklevel=2,
+    )
     away = np.linalg.norm(np.clip(at, boxes[:, 0], boxes[:, 1]) - at, axis=-1)
     return boxes[np.sort(np.argpartition(away, MOST_BOXES)[:MOST_BOXES])]
 

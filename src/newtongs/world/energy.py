@@ -50,8 +50,12 @@ class EnergyGuard:
         """An object was pushed: its energy is what it has now."""
         self.reference[index] = np.inf
 
-    def check(self, data: mujoco.MjData) -> None:
-        """Note who touches whom; settle the accounts of those who have left."""
+    def check(self, data: mujoco.MjData, seconds: float) -> None:
+        """Note who touches whom; look at the energy of those who no longer do.
+
+        ``seconds`` have passed since the last look.
+        """
+        self._credit(data, seconds)
         touching = self._touching(data)
         left = self.open & ~touching
         free = ~touching & ~self.open
@@ -64,6 +68,16 @@ class EnergyGuard:
             self.reference[free | left] = energy[free | left]
             self._release(left)
         self.open = touching
+
+    def _credit(self, data: mujoco.MjData, seconds: float) -> None:
+        """Energy that applied forces have given is no gain."""
+        force = data.xfrc_applied[1:]
+        if not force.any():
+            return
+        _, _, v, turn = self._energies(data)
+        w = np.einsum("kij,kj->ki", turn, data.qvel.reshape(-1, 6)[:, 3:])
+        power = (force[:, :3] * v).sum(-1) + (force[:, 3:] * w).sum(-1)
+        self.reference += np.maximum(power, 0.0) * seconds
 
     def _touching(self, data: mujoco.MjData) -> Array:
         """Which bodies touch anything; joins the groups of those that touch each other."""
@@ -86,9 +100,13 @@ class EnergyGuard:
     def _settle(self, data: mujoco.MjData, members: Array, left: Array) -> None:
         """Take back what a group has gained; ``left`` says who no longer touches anything."""
         kinetic, potential, v, turn = self._energies(data)
+        stay = members[~left[members]]
         allowed = self.reference[members].sum()
+        if self.fed[members].any() or not np.isfinite(allowed):
+            self.reference[stay] = np.inf  # pushed or driven: what they had before says nothing
+            return
         gain = (kinetic + potential)[members].sum() - allowed
-        if gain > 0 and not self.fed[members].any():
+        if gain > 0:
             common = np.zeros(3)
             if not self.fixed[members].any():
                 common = self.mass[members] @ v[members] / self.mass[members].sum()
@@ -96,9 +114,7 @@ class EnergyGuard:
             share = np.sqrt(max(1 - gain / max(inner, 1e-300), 0.0))
             self._scale(data, members, share, common, v, turn)
             gain = 0.0
-        stay = members[~left[members]]
-        if len(stay) and np.isfinite(allowed):
-            # Whoever stays keeps the rest of the group's account.
+        if len(stay):  # they keep what is left of the group's energy
             kinetic, potential, _, _ = self._energies(data)
             self.reference[stay] = (kinetic + potential)[stay] - gain / len(stay)
 

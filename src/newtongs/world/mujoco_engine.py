@@ -8,7 +8,7 @@ torque, evaluated anew every 1/48 s. Sizes do not change.
 
 import copy
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from typing import Any
 
 import mujoco
@@ -19,7 +19,7 @@ from torch import Tensor
 from ..dynamics.interface import Dynamics
 from ..dynamics.surfaces import Box, Floor, Plane, Surface
 from ..errors import InputError
-from ..state import DIM, State
+from ..state import State
 from ..types import GRAVITY, StateTensor
 from .bodies import Body
 from .bounce import IMPEDANCE, damping, stiffness
@@ -128,7 +128,7 @@ class MujocoEngine:
     ) -> StateTensor:
         """See :class:`newtongs.world.simulation.Engine`."""
         if self.tick == 0:
-            _separate(self.model, self.data)
+            _separate(self.model, self.data, self.driven)
         frames = []
         for done, time in enumerate(times):
             self._reach(math.floor(time * TICKS + 0.5 + TIE))
@@ -143,18 +143,18 @@ class MujocoEngine:
             if self.resting:
                 self.tick = tick  # nothing wakes by itself
                 break
-            if self.tick % HELD == 0:
-                self._apply()
             due = min(tick, (self.tick // WATCHED + 1) * WATCHED)
             if self.driven:
                 due = self.tick + 1
                 self._drive()
+            if self.tick % HELD == 0:
+                self._apply()
             mujoco.mj_step(self.model, self.data, due - self.tick)
             self.tick = due
             if due % WATCHED == 0:
-                self.guard.check(self.data)
+                self.guard.check(self.data, WATCHED / TICKS)
                 self._rest()
-            self.resting = not (self.data.ntree_awake or self.driven)
+                self.resting = not (self.data.ntree_awake or self.driven)
         if self.driven:
             self._drive()
         _check(self.data)
@@ -197,7 +197,9 @@ class MujocoEngine:
     def _drive(self) -> None:
         """Set the bodies whose motion is prescribed to where they are now."""
         for i, track in self.driven.items():
-            self._write(i, track.at(self.tick / TICKS))
+            pose, rate = track.motion(self.tick / TICKS)
+            self.data.qpos[7 * i : 7 * i + 7] = pose
+            self.data.qvel[6 * i : 6 * i + 6] = rate
 
 
 def _check(data: mujoco.MjData) -> None:
@@ -208,22 +210,25 @@ def _check(data: mujoco.MjData) -> None:
         )
 
 
-def _separate(model: mujoco.MjModel, data: mujoco.MjData) -> None:
+def _separate(model: mujoco.MjModel, data: mujoco.MjData, driven: Collection[int]) -> None:
     """Push apart what overlaps a little at the start, without giving it a speed.
 
-    Shapes are approximate. Left to the contacts, an overlap would become a jump. What sleeps stays.
+    Shapes are approximate. Left to the contacts, an overlap would become a jump. What sleeps or is
+    driven stays where it is.
     """
-    asleep, trial = data.tree_asleep >= 0, copy.copy(data)  # looking for contacts wakes
+    fixed, trial = data.tree_asleep >= 0, copy.copy(data)  # looking for contacts wakes
+    fixed[list(driven)] = True
     for _ in range(SEPARATIONS):
         mujoco.mj_kinematics(model, trial)
         mujoco.mj_comPos(model, trial)
         mujoco.mj_collision(model, trial)
         shifts = np.zeros((model.nbody, 3))
         for contact in trial.contact:
-            if contact.dist < -OVERLAP:
+            depth = contact.includemargin - contact.dist
+            if depth > OVERLAP:
                 pair = model.geom_bodyid[contact.geom]
-                free = [body > 0 and not asleep[body - 1] for body in pair]
-                push = -contact.dist * contact.frame[:3] / max(sum(free), 1)
+                free = [body > 0 and not fixed[body - 1] for body in pair]
+                push = depth * contact.frame[:3] / max(sum(free), 1)
                 for body, sign, movable in zip(pair, (-1, 1), free, strict=True):
                     if movable and np.linalg.norm(push) > np.linalg.norm(shifts[body]):
                         shifts[body] = sign * push
@@ -343,6 +348,3 @@ def _six(inertia: np.ndarray) -> tuple[float, ...]:
     """A symmetric matrix as MuJoCo takes it: xx, yy, zz, xy, xz, yz."""
     m = inertia + LIGHTEST * np.trace(inertia) / 3 * np.eye(3)
     return m[0, 0], m[1, 1], m[2, 2], m[0, 1], m[0, 2], m[1, 2]
-
-
-assert DIM == 22  # the state's poses and rates are read off MuJoCo's coordinates by name

@@ -11,6 +11,7 @@ from torch import Tensor
 
 from ..dynamics.backends import advance
 from ..dynamics.interface import Dynamics
+from ..state import State, replace
 from ..types import StateTensor
 from .bodies import Body
 from .surroundings import Surroundings
@@ -30,7 +31,7 @@ class PaperEngine:
     @property
     def states(self) -> StateTensor:
         """Present states ``(K, 22)``."""
-        return self._z
+        return self._z.clone()
 
     @property
     def asleep(self) -> Tensor:
@@ -53,8 +54,9 @@ class PaperEngine:
 
     def set(self, index: int, z: StateTensor) -> None:
         """Replace one state; a push wakes."""
+        x = State(z.to(self._z))
         self._z = self._z.clone()
-        self._z[index] = z.to(self._z)
+        self._z[index] = replace(self._z[index], p=x.p, q=x.q, v=x.v, w=x.w)
         self.still[index] = False
 
     def snapshot(self) -> Any:

@@ -147,7 +147,8 @@ class Simulation:
     ) -> None:
         """Give an object a velocity and a spin (about the axes x, y, z), or a kick.
 
-        What is not given stays. ``impulse`` is mass times a change of velocity, at the centre.
+        What is not given stays. Velocity is that of the object's position ``p``, which need not be
+        its centre of mass. ``impulse`` is mass times a change of that velocity.
         """
         self._require(index)
         z = self.states[index].clone()
@@ -169,6 +170,8 @@ class Simulation:
     def _require(self, index: int) -> None:
         if not 0 <= index < len(self):
             raise InputError(f"no object {index}; there are 0 to {len(self) - 1}")
+        if self.objects[index].track is not None:
+            raise InputError(f"object {index} follows a track; it cannot be pushed")
 
     def snapshot(self) -> Snapshot:
         """The present moment, to come back to."""
