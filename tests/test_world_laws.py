@@ -452,3 +452,16 @@ def test_what_starts_a_little_in_the_ground_does_not_hop():
             one = body(Shape.box((0.25, 0.25, 0.25)), p=(0, 0.25 - sunk, 0), e=0.6)
             z = Simulation([one], Vacuum(), ground).run(torch.arange(1, 60) / 120)[:, 0]
             assert State(z).p[:, 1].max() < 0.25 + 0.002, (name, sunk)
+
+
+@pytest.mark.parametrize(("small", "large"), [(0.9, 0.3), (0.3, 0.9), (0.6, 0.6)])
+def test_the_less_bouncy_of_two_decides_whatever_their_sizes(small, large):
+    block = body(Shape.box((0.5, 0.5, 0.5)), p=(0, 0.5, 0), e=large, m=1e4)
+    ball = body(Shape.ball(0.1), p=(0, 1.1 + 0.8, 0), e=small, m=1.0)
+    z = Simulation([block, ball], Vacuum()).run(torch.arange(1, 961) / 960)[:, 1]
+    height, v = lowest(ball, z) - 1.0, State(z).v[:, 1]
+    hit = int((height <= 0).nonzero()[0])
+    gone = ((height > 0) & (v > 0)).nonzero().squeeze(-1)
+    out = int(gone[gone > hit][0])
+    up = float((v[out] ** 2 + 2 * G * height[out]).sqrt())
+    assert up / math.sqrt(2 * G * 0.8) == pytest.approx(min(small, large), abs=0.03)

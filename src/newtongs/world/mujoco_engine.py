@@ -332,12 +332,15 @@ def _sleep_policy(body: Body) -> Any:
 
 
 def _contact(body: Body, size: float) -> dict[str, Any]:
-    """What an object's surface does; among two objects the less bouncy one decides."""
+    """What an object's surface does; of two objects the less bouncy one decides, friction too.
+
+    By priority: MuJoCo would else mix the spring of one with the damper of the other.
+    """
     k = stiffness(size)
     e = min(float(State(body.z0).e), 0.999)
     lever = (body.rolling or 0.0) * size
     return {
-        "mass": 0.0, "priority": 1, "condim": 6,
+        "mass": 0.0, "priority": 1 + round(1000 * (1 - e)), "condim": 6,
         "friction": (body.friction, lever, lever),
         "solref": (-k, -damping(e, k, 1 / TICKS)),
         "solimp": (IMPEDANCE, IMPEDANCE, 0.001, 0.5, 2),
