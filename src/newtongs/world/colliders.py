@@ -2,7 +2,8 @@
 
 The optical depth of the Gaussians fills a grid of cells. What it fills too much is carved away: a
 cell at the top of a surface goes when the Gaussians pass through its lower half, or not at all.
-Surfaces are thickened downward, and the cells merged greedily into boxes.
+Surfaces are thickened downward, low narrow bumps are taken off them, and the cells merged greedily
+into boxes. Far from the objects the cells are coarser.
 
 Holes under the objects are closed, since no camera ever saw the ground there. What overlaps with an
 object at the start is taken away, since it must be a remainder of that object.
@@ -26,6 +27,8 @@ from ..scene.world_frame import WorldFrame
 from .shapes import Shape
 
 Array: TypeAlias = npt.NDArray[Any]
+Region: TypeAlias = tuple[Array, Array]  # lowest and highest corner (3,)
+Objects: TypeAlias = Sequence[tuple[Shape, Array]]  # shape and position of each
 
 FINENESS = 32  # cells along the size of the moving objects
 SOLID = 1.0  # optical depth from which a cell is filled
@@ -33,19 +36,22 @@ FAINT = 0.1  # opacity up to which a Gaussian is haze
 WIDE = 0.3  # of the objects' size: wider Gaussians are sky and blur
 THIN, WIDEST = 0.12, 3.0  # of their size: thickness and width of what may be a wall all the same
 SHEETS = 0.6  # share of its opacity that counts
-NEAR = 8.0  # sizes from the objects, within which it may be one
 SPECK = 30  # cells: what hangs together with fewer is a floater
 SHEET = 0.3  # opacity that makes a surface
 LOWER = 0.4  # of a cell: surfaces below that leave it
 CARVED = 3  # cells at most that are taken from the top of a surface
 SUNK = 0.5  # of a cell: an object may reach so far into what it stands on; it is lifted then
-BLADE = 4  # cells of nine side by side, up to which they are no surface of their own
+NARROW = 7  # cells: what fits nowhere a square so wide,
+BUMP = 3  # and rises no higher than this above what does, is taken off it
 THICKNESS = 2  # cells that a surface is thickened by, downward
 OUTLIERS = 1e-3  # share of the Gaussians beyond the grid on each side
-REACH = 12.0  # sizes of the objects around them that the grid covers at most, sideways
+REACH = 12.0  # sizes of the objects around them that fine cells cover at most, sideways
 ABOVE = 4.0  # and upward
+FAR = 4  # edge of the cells beyond, and how far they go, over those of the fine ones
 MOST_CELLS = 32_000_000
-MOST_BOXES = 20_000  # the nearest to the objects
+MOST_NEAR = 14_000  # boxes of fine cells; were there more, they would reach less far
+CLOSER = 0.8  # over the reach before
+MOST_BOXES = 20_000  # of all sizes, the nearest to the objects
 
 
 @dataclass(frozen=True, eq=False)
@@ -74,7 +80,7 @@ def collider(
     *,
     size: float = 0.5,
     cell: float | None = None,
-    objects: Sequence[tuple[Shape, Array]] = (),
+    objects: Objects = (),
 ) -> Collider:
     """The solid parts of a scene.
 
@@ -89,18 +95,55 @@ def collider(
         raise InputError(f"cell: expected a length above zero, got {cell}")
     if not size > 0:
         raise InputError(f"size: expected a length above zero, got {size}")
-    h = cell or size / FINENESS
-    part = _matter(scene, world, size, objects)
+    part = _matter(scene, world, size)
     if not len(part):
-        return Collider(np.empty((0, 2, 3)), h)
-    low, high = _region(part, world, size, objects)
-    grid = _aligned(low, high, h)
+        return Collider(np.empty((0, 2, 3)), cell or size / FINENESS)
+    whole = _extent(part, world, size)
+    near = _around(objects, REACH * size, ABOVE * size, whole)
+    grid = _aligned(*near, cell or size / FINENESS)
     filled = _filled(part, world, grid)
     for shape, p in objects:
         _make_room(filled, grid, shape, p)
-    boxes = grid.low + merged(filled) * grid.h
-    near = np.mean([p for _, p in objects], axis=0) if objects else (low + high) / 2
-    return Collider(_nearest(boxes, near), float(grid.h[0]))
+    if not objects:
+        return Collider(grid.corners(merged(filled)), float(grid.h[0]))
+    near, boxes = _few_enough(filled, grid, objects, near)
+    further = _around(objects, FAR * REACH * size, FAR * ABOVE * size, whole)
+    if (further[0] < near[0]).any() or (further[1] > near[1]).any():
+        boxes = np.concatenate([boxes, _coarse(part, world, near, further, FAR * grid.h[0])])
+    return Collider(_nearest(boxes, (near[0] + near[1]) / 2), float(grid.h[0]))
+
+
+def _few_enough(
+    filled: Array, grid: Grid, objects: Objects, region: Region
+) -> tuple[Region, Array]:
+    """The boxes of a region, or of a smaller one around the objects if they would be too many."""
+    boxes = grid.corners(merged(filled))
+    reach = float(max(region[1][::2] - region[0][::2])) / 2
+    while len(boxes) > MOST_NEAR and reach > 4 * grid.h[0]:
+        reach *= CLOSER
+        region = _around(objects, reach, math.inf, region)
+        outside = np.ones(filled.shape, bool)
+        outside[_cells_within(grid, region)] = False
+        boxes = grid.corners(merged(filled & ~outside))
+    return region, boxes
+
+
+def _coarse(
+    part: GaussianScene, world: WorldFrame, near: Region, region: Region, h: float
+) -> Array:
+    """Boxes of larger cells, from where the fine ones end."""
+    grid = _aligned(*region, h)
+    filled = _filled(part, world, grid)
+    filled[_cells_within(grid, near)] = False
+    return grid.corners(merged(filled))
+
+
+def _cells_within(grid: Grid, region: Region) -> tuple[slice, slice, slice]:
+    """The cells that lie in a region whole."""
+    first = np.ceil((region[0] - grid.low) / grid.h - 1e-6).clip(0).astype(int)
+    last = np.floor((region[1] - grid.low) / grid.h + 1e-6).clip(0).astype(int)
+    x, y, z = (slice(int(a), int(b)) for a, b in zip(first, last, strict=True))
+    return x, y, z
 
 
 def _nearest(boxes: Array, at: Array) -> Array:
@@ -115,53 +158,42 @@ def _nearest(boxes: Array, at: Array) -> Array:
     return boxes[np.sort(np.argpartition(away, MOST_BOXES)[:MOST_BOXES])]
 
 
-def _matter(
-    scene: GaussianScene,
-    world: WorldFrame,
-    size: float,
-    objects: Sequence[tuple[Shape, Array]],
-) -> GaussianScene:
+def _matter(scene: GaussianScene, world: WorldFrame, size: float) -> GaussianScene:
     """Gaussians that can be touched.
 
-    Faint ones are haze. Wide ones are sky and blur, or, where they are thin and near, the plain
-    parts of walls and floors: these count for less, so that two must lie over each other to be
-    solid.
+    Faint ones are haze. Wide ones are sky and blur, or, where they are thin, the plain parts of
+    walls and floors: these count for less, so that two must lie over each other to be solid.
     """
     scales = (scene.log_scales + math.log(world.scale)).sort(-1).values
     thin, widest = scales[:, 0], scales[:, 2]
     opaque = scene.logits > math.log(FAINT / (1 - FAINT))
     narrow = widest < math.log(WIDE * size)
     sheet = ~narrow & (thin < math.log(THIN * size)) & (widest < math.log(WIDEST * size))
-    if objects:
-        at = torch.tensor(np.array([p for _, p in objects]), dtype=scene.means.dtype)
-        x = world.to_physics(scene.means)
-        away = (x - torch.minimum(torch.maximum(x, at.amin(0)), at.amax(0)))[:, ::2]
-        sheet &= torch.linalg.vector_norm(away, dim=-1) < NEAR * size
     kept = opaque & (narrow | sheet) & torch.isfinite(scene.means).all(-1)
     alpha = torch.where(sheet, SHEETS * scene.opacities, scene.opacities)[kept]
     return scene[kept].replace(logits=torch.logit(alpha.clamp(1e-6, 1 - 1e-6)))
 
 
-def _region(
-    scene: GaussianScene,
-    world: WorldFrame,
-    size: float,
-    objects: Sequence[tuple[Shape, Array]],
-) -> tuple[Array, Array]:
-    """Corners of the part of space that is worth cells."""
+def _extent(scene: GaussianScene, world: WorldFrame, size: float) -> Region:
+    """Corners of a box around nearly all Gaussians."""
     x = world.to_physics(scene.means).numpy(force=True)
     rank = int(OUTLIERS * len(x))
     ordered = np.partition(x, (rank, len(x) - 1 - rank), axis=0)
     low, high = (
         ordered[i].astype(float) - sign * size / 8 for i, sign in ((rank, 1), (-1 - rank, -1))
     )
-    if objects:
-        at = np.array([p for _, p in objects])
-        sides, up = REACH * size * np.array([1, 0, 1]), ABOVE * size * np.array([0, 1, 0])
-        far = np.array([0.0, np.inf, 0.0])
-        low = np.maximum(low, at.min(0) - sides - far)
-        high = np.minimum(high, at.max(0) + sides + up)
     return low, np.maximum(high, low + size / FINENESS)
+
+
+def _around(objects: Objects, sideways: float, above: float, whole: Region) -> Region:
+    """The part of a region that lies so near to the objects; all of it below them."""
+    low, high = whole
+    if not objects:
+        return whole
+    at = np.array([p for _, p in objects])
+    low = np.maximum(low, at.min(0) - np.array([sideways, np.inf, sideways]))
+    high = np.minimum(high, at.max(0) + np.array([sideways, above, sideways]))
+    return low, np.maximum(high, low + 1e-9)
 
 
 def _aligned(low: Array, high: Array, h: float) -> Grid:
@@ -185,9 +217,9 @@ def _filled(scene: GaussianScene, world: WorldFrame, grid: Grid) -> Array:
     small = np.bincount(component, minlength=1)[component] < SPECK
     filled.ravel()[at[small]] = False
     _carve(filled, found.weight, found.height)
-    _level(filled)
     for _ in range(THICKNESS):
         filled[:, :-1] |= filled[:, 1:]
+    _level(filled)
     return filled
 
 
@@ -212,18 +244,37 @@ def _carve(filled: Array, weight: Array, height: Array) -> None:
 
 
 def _level(filled: Array) -> None:
-    """Take away, in place, single cells that stand on a surface: blades of grass and noise."""
-    padded = np.pad(filled, 1)
-    top = filled.copy()
-    top[:, :-1] &= ~filled[:, 1:]
-    top[:, 1:] &= filled[:, :-1]
-    top[:, 0] = False
-    x, y, z = np.nonzero(top)
-    beside = sum(
-        padded[x + 1 + a, y + 1, z + 1 + b].astype(int) for a in (-1, 0, 1) for b in (-1, 0, 1)
-    )
-    lone = np.asarray(beside) <= BLADE
-    filled[x[lone], y[lone], z[lone]] = False
+    """Take away, in place, what stands narrow and low on a surface: tufts, rims, noise.
+
+    A large thing does not feel them, but a solid one would be kicked aside or held fast.
+    """
+    from scipy import ndimage
+
+    layers = np.flatnonzero(filled.any((0, 2)))
+    if not len(layers):
+        return
+    filled = filled[:, layers[0] : layers[-1] + 2]
+    broad = filled.view(np.uint8)
+    for keep in (ndimage.minimum_filter1d, ndimage.maximum_filter1d):
+        for axis in (0, 2):
+            broad = keep(broad, NARROW, axis=axis, mode="constant")
+    _take_bumps(filled, broad)
+
+
+@numba.njit(cache=True, nogil=True)
+def _take_bumps(filled: Array, broad: Array) -> None:
+    """Clear at most ``BUMP`` cells above the last broad one of each column, if no more follow."""
+    nx, ny, nz = filled.shape
+    for x in range(nx):
+        for y in range(ny - 1):
+            for z in range(nz):
+                if not broad[x, y, z] or broad[x, y + 1, z] or not filled[x, y + 1, z]:
+                    continue
+                top = y + 1
+                while top < ny and filled[x, top, z] and top <= y + BUMP + 1:
+                    top += 1
+                if top <= y + BUMP + 1:
+                    filled[x, y + 1 : top, z] = False
 
 
 def _make_room(filled: Array, grid: Grid, shape: Shape, p: Array) -> None:

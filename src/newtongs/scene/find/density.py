@@ -45,6 +45,10 @@ class Grid:
         """The cell ``(N, 3)`` of each point, not clipped to the grid."""
         return np.floor((points - self.low) / self.h).astype(int)
 
+    def corners(self, cells: Array) -> Array:
+        """Where the lowest corners of cells ``(..., 3)`` lie."""
+        return self.low + cells * self.h
+
     def middles(self, cells: Array) -> Array:
         """Middles ``(N, 3)`` of cells."""
         return self.low + (cells + 0.5) * self.h
