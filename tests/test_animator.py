@@ -376,6 +376,41 @@ def test_a_loose_object_stays_until_it_is_hit_and_then_moves():
     assert [one.loose for one in hit.about.objects] == [False, True]
 
 
+def test_sleepers_that_reach_into_each_other_do_not_shoot_apart():
+    words = {"loose": True, "up": (0, 1, 0), "floor": 0.0, "seconds": 1.5, "friction": 0.2}
+    third = moved(box(seed=5), shift=torch.tensor([1.15, 0.2, 0.0]))
+    crowd = join(two_boxes(), third.replace(ids=torch.full((1200,), 2)))
+    hit = newtongs.animate(crowd, velocity=(3.0, 0, 0), spin=(0, 0, 0), **words)
+    speed = [State(hit.world.state_to_physics(hit.states[i])).v.norm(dim=-1) for i in (1, 2)]
+    assert max(float(v.max()) for v in speed) < 3.1
+    assert all(float(v.max()) > 0.1 for v in speed[:1])
+
+
+def test_patches_of_the_ground_are_not_loose():
+    tuft = moved(box((0.3, 0.04, 0.3), seed=7), shift=torch.tensor([1.5, 0.08, 0.0]))
+    things = moved(box(), shift=torch.tensor([0.0, 0.3, 0.0]))
+    scene = join(things, tuft, plate(half=4.0))
+    words = {"up": (0, 1, 0), "seconds": 0.2, "loose": True}
+    with pytest.raises(InputError, match="no other object that stands up"):
+        newtongs.animate(scene, **words)
+    taller = moved(box((0.2, 0.3, 0.2), seed=7), shift=torch.tensor([1.5, 0.35, 0.0]))
+    both = newtongs.animate(join(things, taller, plate(half=4.0)), **words)
+    assert len(both.about.objects) == 2
+
+
+@pytest.mark.parametrize(
+    "solid",
+    [
+        {"planes": [Plane((0.0, 1.0, 0.0), 0.2)]},
+        {"boxes": [Box((-1.0, 0.0, -1.0), (1.0, 0.3, 1.0))]},
+    ],
+)
+def test_a_start_inside_something_solid_is_refused(solid):
+    thing = moved(box(), shift=torch.tensor([0.0, 0.2, 0.0]))
+    with pytest.raises(InputError, match=r"object 0 starts .* inside"):
+        newtongs.animate(thing, up=(0, 1, 0), floor=0.0, select="all", **solid)
+
+
 @pytest.mark.parametrize("contact", ["world", "paper"])
 def test_a_wall_and_a_box_stop_an_object(contact):
     physics = Physics(contact=contact)

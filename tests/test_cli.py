@@ -173,7 +173,10 @@ def test_bad_input_is_one_line_and_exit_2(broken, words, message, monkeypatch, c
         ),
         (["data", "state32", "--out"], "missing value for argument '--out'"),
         (["data", "state32", "--out", "d", "--splits", "test"], "invalid choice 'test'"),
-        (["data", "state32", "--out", "d", "--per-motion", "many"], "--per-motion: no type"),
+        (
+            ["data", "state32", "--out", "d", "--per-motion", "many"],
+            "--per-motion: expected a whole number, got many",
+        ),
         (["evaluate", "--data", ".", "--spilts", "val_id"], "--spilts, val_id; did you mean --spl"),
         (["train", "--data", ".", "--out", "d", "--epochs", "0"], "newtongs: epochs must be at le"),
     ],

@@ -327,6 +327,55 @@ def test_a_table_top_lies_where_it_is(y):
     assert top_at(solid, 1.2, 0) == -np.inf
 
 
+def test_tufts_and_rims_are_taken_off_the_ground_but_a_block_stays():
+    """Low and narrow is nothing to a large object; as wide or as high as a block is."""
+    blade = sheet(size=0.04, n=200)
+    blade = blade.replace(log_scales=blade.log_scales - math.log(4))
+    tuft, rim = (moved(blade, shift=torch.tensor(p)) for p in ([0.5, 0.04, 0.5], [-0.5, 0.02, 0.5]))
+    block = moved(sheet(size=0.3, n=2000), shift=torch.tensor([0.5, 0.04, -0.5]))
+    post = join(*(
+        moved(blade, shift=torch.tensor([-0.5, y, -0.5]))
+        for y in np.arange(0.015, 0.2, 0.015)
+    ))  # fmt: skip
+    solid = collider(join(sheet(), tuft, rim, block, post), HERE, size=0.5)
+    assert top_at(solid, 0.5, 0.5) == pytest.approx(0, abs=1e-9)
+    assert top_at(solid, -0.5, 0.5) == pytest.approx(0, abs=1e-9)
+    assert top_at(solid, 0.5, -0.5) == pytest.approx(0.04, abs=0.61 * solid.cell)
+    assert top_at(solid, -0.5, -0.5) > 0.15
+
+
+def test_the_floor_goes_as_far_as_it_is_seen():
+    """Fine cells end twelve sizes from the object; coarse ones go on at the same height."""
+    wide = GaussianScene.make(
+        means=torch.cartesian_prod(torch.arange(-12, 12.1, 0.5), torch.zeros(1),
+                                   torch.arange(-2, 2.1, 0.5)),
+        scales=torch.tensor([0.4, 0.004, 0.4]).expand(441, 3),
+    )  # fmt: skip
+    solid = collider(wide, HERE, size=0.5, objects=[(Shape.ball(0.25), np.array([0, 0.25, 0]))])
+    tops = [top_at(solid, x, 0.1) for x in np.arange(-11.5, 11.5, 0.07)]
+    assert np.abs(tops).max() <= 1e-9
+    assert len(solid.boxes) < 100
+
+
+def test_too_many_boxes_are_fewer_and_coarser_far_away(monkeypatch):
+    from newtongs.world import colliders
+
+    g = torch.Generator().manual_seed(0)
+    x = 10 * (torch.rand(20_000, 3, generator=g) - 0.5)
+    x[:, 1] = 0.1 * torch.rand(20_000, generator=g)
+    rubble = GaussianScene.make(means=x, scales=torch.full((20_000,), 0.06))
+    thing = [(Shape.ball(0.25), np.array([0, 0.6, 0]))]
+    many = collider(rubble, HERE, size=0.5, objects=thing)
+    monkeypatch.setattr(colliders, "MOST_NEAR", len(many.boxes) // 2)
+    few = collider(rubble, HERE, size=0.5, objects=thing)
+    assert len(few.boxes) < len(many.boxes)
+    at = [(a, b) for a in np.arange(-4, 4, 0.5) for b in np.arange(-4, 4, 0.5)]
+    near = [(a, b) for a, b in at if abs(a) < 1 and abs(b) < 1]
+    assert [top_at(few, *p) for p in near] == [top_at(many, *p) for p in near]
+    ground = [np.isfinite([top_at(s, *p) for p in at]).mean() for s in (few, many)]
+    assert ground[0] >= ground[1]  # nothing is left out, only coarser
+
+
 def test_haze_floaters_and_sky_are_not_solid():
     g = torch.Generator().manual_seed(1)
     haze = sheet(y=1.0).replace(logits=torch.full((8000,), -3.0))

@@ -4,11 +4,14 @@ import math
 from collections.abc import Sequence
 from dataclasses import replace as changed
 
+import numpy as np
 import torch
 
 from . import motions, rotations
 from .dynamics.floor import support_radius
+from .dynamics.surfaces import Box, Plane
 from .dynamics.variants import rigid_state
+from .errors import InputError
 from .pushes import Physics, Push, Vector, three_numbers
 from .scene.animation import ObjectAbout
 from .scene.find.clusters import without_floaters
@@ -25,6 +28,7 @@ from .world.shapes import Shape
 TOSS: tuple[Vector, Vector] = ((1.0, 3.2, 0.0), (0.0, 0.5, -3.0))  # velocity, spin: off a floor
 DROP: tuple[Vector, Vector] = ((0.4, 0.0, 0.0), (0.3, 0.5, -1.5))  # of an object in the air
 AIR = 0.1  # part of its height that an object must be above the floor to be dropped, not tossed
+DEEP = 0.1  # of its size: how far an object may start inside what was given as solid
 RATE = 24.0  # Hz, of the named motions
 
 
@@ -89,6 +93,32 @@ def shape_of(stage: Stage, index: int, z0: StateTensor) -> Shape:
         kept = without_floaters(thing)
         thing = thing[kept] if kept.any() else thing
     return Shape.of_gaussians(thing, stage.world, State(z0).p.double().numpy())
+
+
+def refuse_inside(index: int, body: Body, planes: Sequence[Plane], boxes: Sequence[Box]) -> None:
+    """An object that starts deep inside a plane or a box would be thrown out of it."""
+    if body.shape is None:
+        return
+    p = State(body.z0).p.double().numpy()
+    for plane in planes:
+        inward = -np.array(plane.normal)
+        depth = plane.offset + float(inward @ p) + body.shape.reach(inward)
+        _refuse_deep(index, depth, body.shape.size, "plane", (*plane.normal, plane.offset))
+    for box in boxes:
+        low, high = (p + corner for corner in body.shape.bounds)
+        past = np.minimum(high, box.high) - np.maximum(low, box.low)
+        _refuse_deep(index, float(past.min()), body.shape.size, "box", (*box.low, *box.high))
+
+
+def _refuse_deep(
+    index: int, depth: float, size: float, kind: str, numbers: Sequence[float]
+) -> None:
+    if depth > DEEP * size:
+        words = " ".join(f"{n:.3g}" for n in numbers)
+        raise InputError(
+            f"object {index} starts {depth:.2g} units inside the {kind} {words}; move the {kind}, "
+            "or start the object elsewhere"
+        )
 
 
 def _motion(name: str, size: float, seconds: float, seed: int) -> StateTensor:

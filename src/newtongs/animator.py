@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from . import __version__
-from .actors import about_objects, make_bodies, raise_for_motions
+from .actors import about_objects, make_bodies, raise_for_motions, refuse_inside
 from .dynamics.search import Goal, search
 from .dynamics.surfaces import Box, Plane
 from .errors import InputError
@@ -42,6 +42,7 @@ def animate(
     background: GaussianScene | Path | str | None = None,
     ground: WorldFrame | None = None,
     height: float | None = None,
+    at: Sequence[float] = (0.0, 0.0),
     cameras: Sequence[Camera] | None = None,
     planes: Sequence[Plane] = (),
     boxes: Sequence[Box] = (),
@@ -65,6 +66,7 @@ def animate(
         background: another scene that the object is set into, likewise.
         ground: up and floor of the background. Default: estimated.
         height: of the object, in the background's units. Default: a tenth of its width.
+        at: where in the background it starts, along x and z from the middle, in its units.
         cameras: of the capture, for selections made in pictures.
         planes: further floors, ramps and walls, in the physics frame.
         boxes: solid boxes, in the physics frame.
@@ -87,10 +89,12 @@ def animate(
         raise InputError("loose objects need contact 'world'; in the paper's engine nothing meets")
     stage = pick(scene, pushes, up=up, height=floor, cameras=cameras, loose=loose)
     if background is not None:
-        stage = _into(stage, background, ground, height)
+        stage = _into(stage, background, ground, height, at)
     stage = settle(stage, floor if background is None else None)
     stage = raise_for_motions(stage, pushes, physics.seed)
     bodies = make_bodies(stage, pushes, physics, seconds, progress)
+    for i, body in enumerate(bodies):
+        refuse_inside(i, body, planes, boxes)
     around = make_ground(stage, bodies, physics, planes, boxes)
     if goal is not None:
         bodies = aimed(stage, bodies, around, goal, times, physics, progress)
@@ -128,13 +132,14 @@ def _into(
     background: GaussianScene | Path | str,
     ground: WorldFrame | None,
     height: float | None,
+    at: Sequence[float],
 ) -> Stage:
     """The objects set into another scene, whose floor is known if it is one of ours."""
     place = opened(background)
     if place.ours and ground is None:
         ground = WorldFrame.identity()
         height = STAGE_HEIGHT if height is None else height
-    return move_stage(stage, place.scene.to("cpu"), ground, height)
+    return move_stage(stage, place.scene.to("cpu"), ground, height, at)
 
 
 def follow(

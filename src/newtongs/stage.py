@@ -14,7 +14,7 @@ from .errors import InputError, unknown_name
 from .pushes import Push, Vector
 from .scene.cameras import Camera
 from .scene.find.clusters import cluster
-from .scene.find.floor import Floor, find_floor
+from .scene.find.floor import Floor, find_floor, plane_axes
 from .scene.find.grouping import assign, remove
 from .scene.find.selection import Selection, select
 from .scene.gaussians import BACKGROUND, GaussianScene, join
@@ -24,6 +24,7 @@ from .scene.placing import extent, set_into
 from .scene.world_frame import WorldFrame
 from .state import State
 from .templates import SCENES, named_scene
+from .types import Vec3
 
 Told: TypeAlias = Callable[[str, int, int], None]  # what, done, in all
 
@@ -33,6 +34,7 @@ NEARLY_ALL = 0.9  # of a capture selected: what is left belongs to the object to
 STAGE_HEIGHT = 0.9  # of an object set into one of our own scenes: theirs are that tall
 MOST_LOOSE = 40  # objects that wait to be hit
 OVERLAP = 0.1  # share of a loose object that may belong to another before it is left out
+FLAT = 0.4  # height over width of a cluster, below which it is a patch of the ground
 UP: Vector = (0.0, 1.0, 0.0)  # in our own scenes
 
 
@@ -91,6 +93,16 @@ def opened(scene: GaussianScene | Path | str) -> Opened:
     return Opened(load(scene), str(scene), False)
 
 
+def floor_of(
+    place: Opened, up: Sequence[float] | None = None, height: float | None = None
+) -> Floor:
+    """Up and floor as given, as known of our own scenes, or else as found."""
+    known = place.ours and up is None
+    found = find_floor(place.scene, up=UP if known else up)
+    height = 0.0 if known and height is None else height
+    return found if height is None else changed(found, height=height)
+
+
 def pick(
     scene: GaussianScene | Path | str,
     pushes: Sequence[Push],
@@ -103,13 +115,10 @@ def pick(
     """Find the floor, mark the objects 0, 1, ... and take ghosts away."""
     if height is not None and not math.isfinite(height):
         raise InputError(f"floor: expected a height in scene units, got {height}")
-    given, source, ours = opened(scene)
+    place = opened(scene)
+    given, source, ours = place
     given = given.to("cpu").replace(means=given.means.float().cpu())
-    floor = find_floor(given, up=UP if ours and up is None else up)
-    if ours and up is None:
-        height = 0.0 if height is None else height
-    if height is not None:
-        floor = changed(floor, height=height)
+    floor = floor_of(place, up, height)
     chosen = [_select(given, floor, push, i, cameras) for i, push in enumerate(pushes)]
     marked, ghosts = _marked(given, chosen, pushes)
     names = [c.name for c in chosen]
@@ -166,7 +175,8 @@ def _mark_loose(
     if marks:
         found = [(given.ids == i, f"object {i} of the file") for i in marks]
     else:
-        found = [(c.mask, f"cluster {c.id}, {c.count:,} Gaussians") for c in cluster(given, floor)]
+        upright = [c for c in cluster(given, floor) if _stands_up(given.means[c.mask], floor)]
+        found = [(c.mask, f"cluster {c.id}, {c.count:,} Gaussians") for c in upright]
     names: list[str] = []
     for mask, name in found:
         free = mask & (marked.ids == BACKGROUND)
@@ -176,17 +186,29 @@ def _mark_loose(
         names.append(name)
     if not names:
         raise InputError(
-            "nothing else is loose: no other object was found; leave --loose out, or name "
-            "objects with --push"
+            "nothing else is loose: no other object that stands up was found; leave --loose out, "
+            "or name objects with --push"
         )
     return marked, names
+
+
+def _stands_up(means: Vec3, floor: Floor) -> bool:
+    """Whether a cluster is more than a patch of the ground: grass, a stain, a fold."""
+    sideways = means @ plane_axes(floor.up).to(means)
+    width = (sideways.amax(0) - sideways.amin(0)).min()
+    height = floor.heights(means)
+    return bool(height.amax() - height.amin() >= FLAT * width)
 
 
 # --- where they are ------------------------------------------------------------------------------
 
 
 def move_stage(
-    stage: Stage, background: GaussianScene, ground: WorldFrame | None, height: float | None
+    stage: Stage,
+    background: GaussianScene,
+    ground: WorldFrame | None,
+    height: float | None,
+    at: Sequence[float] = (0.0, 0.0),
 ) -> Stage:
     """The objects, without their surroundings, above the floor of another scene."""
     floor = find_floor(background, up=None if ground is None else ground.up)
@@ -201,7 +223,7 @@ def move_stage(
     how = "found" if ground is None else "known"
     ground = ground or WorldFrame.of_floor(floor.up, floor.height)
     things = stage.scene[stage.scene.ids != BACKGROUND]
-    placed = set_into(things, stage.world.up, background, ground, height=height)
+    placed = set_into(things, stage.world.up, background, ground, height=height, at=at)
     plain = background.replace(ids=torch.full_like(background.ids, BACKGROUND))
     return changed(
         stage, scene=join(placed, plain), world=ground, floor=floor, floor_is=how, moved=True
@@ -213,8 +235,8 @@ def settle(stage: Stage, height: float | None) -> Stage:
 
     ``height`` is the floor's as it was given, in scene units.
     """
-    things = stage.scene[stage.scene.ids != BACKGROUND]
-    low, high = extent(things, stage.world.up)
+    pushed = (stage.scene.ids != BACKGROUND) & (stage.scene.ids < stage.count)
+    low, high = extent(stage.scene[pushed], stage.world.up)
     size, found = high - low, stage.world.floor
     how, endless = stage.floor_is, False
     if height is not None:

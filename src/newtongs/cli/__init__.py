@@ -17,6 +17,10 @@ from .apps import Command, app
 
 USAGE_ERROR = 2
 INTERRUPTED = 130
+KINDS = {
+    ("FLOAT", False): "a number", ("FLOAT", True): "numbers with spaces between them",
+    ("INT", False): "a whole number", ("INT", True): "whole numbers with spaces between them",
+}  # fmt: skip
 
 
 def parse(args: Sequence[str] | None) -> Command:
@@ -52,7 +56,27 @@ def one_line(box: str) -> str:
                 pass
             case _:
                 said.append(" ".join(words))
+    said[0] = plain(said[0])
     return "; ".join(f"{s[:1].lower()}{' '.join(s[1:].split())}".removesuffix(".") for s in said)
+
+
+def plain(error: str) -> str:
+    """What tyro says of a value that does not fit, without the words of a parser."""
+    error = " ".join(error.split())
+    words = re.search(r"(?:instantiated from|parse for arguments:) \[(.*)\]", error)
+    flag = re.match(r"Error parsing (--[\w-]+)", error)
+    if words and flag:
+        kind = re.search(r"\{\[?(FLOAT|INT)( \[)?", error)
+        wanted = KINDS[kind[1], bool(kind[2])] if kind else "other words, or more or fewer of them"
+        return f"{flag[1]}: expected {wanted}, got {unquoted(words[1])}"
+    if wrong := re.search(r"could not convert string to float: '(.*)'", error):
+        return f"{flag[1] if flag else 'a value'}: expected a number, got {wrong[1]}"
+    return error
+
+
+def unquoted(words: str) -> str:
+    """The words of a printed list of strings."""
+    return words.replace("', '", " ").strip("'")
 
 
 def main(args: Sequence[str] | None = None) -> None:

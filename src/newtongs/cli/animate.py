@@ -1,11 +1,13 @@
 """``newtongs animate`` and ``newtongs replay``: from a splat file to a moving splat."""
 
+import re
 import shlex
 from collections.abc import Sequence
 from dataclasses import dataclass, fields, replace
 from pathlib import Path
 from typing import Annotated, Any, ClassVar, Literal
 
+import torch
 import tyro
 
 from ..animator import animate
@@ -15,6 +17,7 @@ from ..errors import InputError
 from ..exports import export, parse_formats
 from ..exports.replay import load_animation
 from ..pushes import PAPER, Physics, Push
+from ..render.scenes import backend_for
 from ..scene.animation import Animation
 from ..scene.cameras import Camera
 from ..scene.framing import default_camera, paper_orbit
@@ -28,6 +31,7 @@ from .console import check_folder, progress_bar
 Color = tuple[float, float, float]
 WHITE: Color = (1.0, 1.0, 1.0)
 LARGEST = 8192  # pixels a side
+STILL = 0.02  # units or radians a second: slower than this is rest to the eye
 
 
 @dataclass(frozen=True)
@@ -63,6 +67,7 @@ class Picture:
             raise InputError(f"size: expected 1 to {LARGEST} pixels a side, got {self.size}")
         if self.color is not None and not all(0 <= c <= 1 for c in self.color):
             raise InputError(f"color: expected three numbers from 0 to 1, got {self.color}")
+        backend_for(self.renderer, torch.device("cpu"))
         if not (abs(self.azimuth) <= 3600 and abs(self.elevation) < 90):
             raise InputError("azimuth and elevation are degrees; elevation lies within 90")
 
@@ -155,6 +160,8 @@ class Animate(Picture):
     """Up direction and floor height of a background file: UX UY UZ HEIGHT. Default: estimated."""
     height: float | None = None
     """Height of the object in the background's units."""
+    at: tuple[float, float] = (0.0, 0.0)
+    """Where in the background the object starts: X Z from its middle, in its units."""
     dynamics: Literal["learned", "structured", "analytic"] = "analytic"
     """analytic: Newton's terms. learned: with the trained networks. structured: trained scalars,
     networks zeroed."""
@@ -196,6 +203,7 @@ class Animate(Picture):
                 background=self.background,
                 ground=self.stage_ground(),
                 height=self.height,
+                at=self.at,
                 cameras=cameras,
                 planes=[Plane((x, y, z), d) for x, y, z, d in self.plane],
                 boxes=[Box(b[:3], b[3:]) for b in self.box],
@@ -237,6 +245,8 @@ class Animate(Picture):
             raise InputError(f"--{given[0]} and {other} say the same thing; give one of them")
         if self.height is not None and self.background is None:
             raise InputError("--height is the object's height in a --background; name one")
+        if self.at != (0.0, 0.0) and self.background is None:
+            raise InputError("--at is a place in a --background; name one")
         if self.motion is not None and (self.push or self.goal):
             other = "--push (with motion=NAME in it)" if self.push else "--goal"
             raise InputError(f"--motion and {other} say how one object moves; give one of them")
@@ -307,6 +317,8 @@ def parse_push(text: str) -> Push:
     given: dict[str, Any] = {}
     for word in shlex.split(text):
         key, equals, value = word.partition("=")
+        if key in given:
+            raise InputError(f"push: {key} is given twice")
         if not equals or key not in known:
             raise InputError(
                 f'push: expected words such as velocity=1,3,0 of {sorted(known)}, got "{word}"'
@@ -314,15 +326,17 @@ def parse_push(text: str) -> Push:
         try:
             given[key] = _value(key, value)
         except ValueError:
-            raise InputError(f"push: {key} needs numbers, got {value!r}") from None
+            need = "three numbers x,y,z" if key in ("velocity", "spin") else "one number"
+            raise InputError(f"push: {key} needs {need}, got {value!r}") from None
     return Push(**given)
 
 
 def _value(key: str, value: str) -> Any:
     if key in ("select", "motion"):
         return value
-    numbers = tuple(float(x) for x in value.split(","))
-    return numbers if key in ("velocity", "spin") else numbers[0]
+    if key in ("velocity", "spin"):
+        return tuple(float(x) for x in value.split(","))
+    return float(value)
 
 
 def tell(animation: Animation) -> None:
@@ -331,22 +345,32 @@ def tell(animation: Animation) -> None:
     pushed = [one for one in about.objects if not one.loose]
     for one in pushed:
         count = int((animation.scene.ids == one.id).sum())
-        said = one.selected.split(",")[0].replace(f"object {one.id}", "marked in the file")
+        said = re.sub(r"^object (\d+)", r"id \1 of the scene", one.selected.split(",")[0])
         print(f"object {one.id}: {said}; {count:,} of {len(animation.scene):,} Gaussians move")
         at = animation.world.to_physics(State(animation.states[one.id][0]).p)
         how = f"--motion {one.motion}" if one.motion else f"--velocity {short(one.velocity)} "
         how += "" if one.motion else f"--spin {short(one.spin)}"
         print(f"  at {short(at.tolist())} in physics units; {how}")
+        print(f"  {ending(animation, one.id)}")
     if len(about.objects) > len(pushed):
         print(f"loose: {len(about.objects) - len(pushed)} more objects, still until they are hit")
     print(
         f"floor {about.floor_is}: {animation.world.floor + 0.0:.4g} along up {up}; "
-        f"a scene unit is {animation.world.scale:.3g} physics units"
+        f"a scene unit is {animation.world.scale:.3g} physics units; dynamics {about.dynamics}"
     )
     if about.solid_boxes:
         print(f"the scene is solid: {about.solid_boxes:,} boxes")
     for one, miss in zip(pushed, about.goal_missed_by, strict=False):
         print(f"goal: object {one.id} misses it by {miss:.3g} physics units")
+
+
+def ending(animation: Animation, index: int) -> str:
+    """Where an object is at the end, and whether it still moves; physics units."""
+    x = State(animation.world.state_to_physics(animation.states[index][-1]))
+    speed, turn = float(x.v.norm()), float(x.w.norm())
+    still = speed < STILL and turn < STILL
+    how = "at rest" if still else f"still moving, {speed:.2g} units/s and {turn:.2g} rad/s"
+    return f"ends at {short(x.p.tolist())}, {how}"
 
 
 def short(numbers: Sequence[float]) -> str:

@@ -63,7 +63,7 @@ class MakeCollider:
         collider_picture(solid, stage.world, picture)
         print(
             f"{len(solid.boxes):,} boxes of cells of {solid.cell / stage.world.scale:.3g} scene "
-            f"units; floor {stage.floor_is}"
+            f"units; {stage.floor.description}"
         )
         for path in (self.out, picture):
             print(f"{path}  {path.stat().st_size / 1e3:,.0f} kB")

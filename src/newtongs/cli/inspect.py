@@ -18,12 +18,10 @@ from ..errors import InputError
 from ..exports.replay import load_animation
 from ..render import render, write_png
 from ..scene.find.clusters import cluster
-from ..scene.find.floor import find_floor
 from ..scene.framing import fit_camera
-from ..scene.gaussians import GaussianScene
-from ..scene.io.formats import load
 from ..scene.placing import VISIBLE
-from ..templates import SCENES, named_scene
+from ..stage import Opened, floor_of, opened
+from ..templates import SCENES
 from .apps import app
 from .console import check_target
 
@@ -54,17 +52,19 @@ class Inspect:
         """Find out what it is, and describe it."""
         if self.thumbnail is not None:
             check_target(self.thumbnail)
-        kind = kind_of(self.file)
+            if self.thumbnail.suffix != ".png":
+                raise InputError(
+                    f"--thumbnail: expected a name ending in .png, got {self.thumbnail}"
+                )
+        kind = None if str(self.file) in SCENES else kind_of(self.file)
         if kind is not None:
             kind(self.file)
-            return
-        known = str(self.file) in SCENES
-        scene = named_scene(str(self.file)).scene() if known else load(self.file)
-        self.describe(scene)
+        else:
+            self.describe(opened(self.file))
 
-    def describe(self, scene: GaussianScene) -> None:
+    def describe(self, place: Opened) -> None:
         """A scene in words and one picture."""
-        console = Console()
+        console, scene = Console(), place.scene
         low, high = scene.bounds()
         print(f"{len(scene):,} Gaussians, colour of SH degree {scene.sh_degree}")
         print(f"bounds {numbers(low)} to {numbers(high)}")
@@ -74,7 +74,7 @@ class Inspect:
         marked = [i for i in scene.object_ids if i >= 0]
         if marked:
             print(f"marked objects: {marked}; use --select id:{marked[0]}")
-        floor = find_floor(scene, up=self.up)
+        floor = floor_of(place, self.up)
         print(f"floor: {floor.description}")
         clusters = cluster(scene, floor)
         if clusters:

@@ -12,7 +12,7 @@ from typing import Literal, TypeAlias, get_args
 
 import torch
 
-from ..errors import unknown_name
+from ..errors import InputError, unknown_name
 from ..state import StateLike, replace
 from ..types import StateTensor
 from .gaussian_nnd import GaussianNND
@@ -59,6 +59,12 @@ def model_of(
         return choose(dynamics, scale, seed=seed)  # type: ignore[arg-type]  # it says what is wrong
     if type(dynamics) is GaussianNND and scale == "rigid":
         return rigid(dynamics)
+    missing = [name for name in ("rates", "step", "jump", "like") if not hasattr(dynamics, name)]
+    if missing:
+        raise InputError(
+            f"dynamics: a {type(dynamics).__name__} has no {', '.join(missing)}; "
+            "derive it from newtongs.dynamics.Dynamics and define rates(z)"
+        )
     return dynamics
 
 

@@ -132,6 +132,7 @@ def backend_for(backend: str, device: torch.device) -> str:
     if backend not in BACKENDS:
         raise unknown_name("renderer", str(backend), BACKENDS)
     if backend != "auto":
+        _module(backend)  # what is not installed is told now
         return backend
     if device.type == "cuda" and find_spec("gsplat"):
         return "gsplat"

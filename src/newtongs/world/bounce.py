@@ -16,7 +16,7 @@ STIFFNESS = (
 )
 SIZE = 0.5
 STIFFEST = 6e5  # where sqrt(k) times the tick is a fifth: beyond, contacts are rough
-IMPEDANCE = 0.999  # share of a contact's wish that MuJoCo grants
+IMPEDANCE = 0.999  # part of the acceleration asked for that a contact of MuJoCo's gives
 SPEED = 4.0  # units a second, at which restitution is exact
 PHASES = 8  # of the surface within a tick, over which it is averaged
 LONGEST = 0.1  # seconds that a bounce can take
@@ -52,8 +52,8 @@ def _bounce(speed: float, k: float, b: float, tick: float, phase: float) -> floa
     r, v = phase * speed * tick, -speed
     for _ in range(int(LONGEST / tick)):
         if r <= 0:
-            wish = -k * r - b * v
-            v += tick * max(-GRAVITY, IMPEDANCE * wish - (1 - IMPEDANCE) * GRAVITY)
+            asked = -k * r - b * v
+            v += tick * max(-GRAVITY, IMPEDANCE * asked - (1 - IMPEDANCE) * GRAVITY)
         else:
             v -= tick * GRAVITY
         r += tick * v

@@ -34,16 +34,17 @@ WATCHED = 8
 TIE = 1e-6  # of a tick: times exactly between two ticks go to the later one
 CATCH = -1e3  # a last floor, far below everything
 SLOW, SLOW_TURN, QUIET = 0.01, 0.05, TICKS // 4  # slower than this for so many ticks may sleep
+START, GROWTH = 0.05, 1.5  # pace, and how much larger than halfway, of what begins to move
 TOLERANCE = 1e-5  # speed below which MuJoCo lets sleep
 SLEEPY = 1e-6  # weight of velocities against that tolerance, where sleep is due
 DRIVEN = 1e5  # mass of a body whose motion is prescribed, over its own
 ROUNDED = 0.1  # radius of the boxes' edges, over the thinnest of them
-LIGHTEST = 1e-3  # inertia over the largest, as MuJoCo likes it
+LIGHTEST = 1e-3  # added to every moment of inertia, over their mean: MuJoCo refuses flat bodies
 
+ENTANGLED = 0.02  # depth over size, from which two sleepers are left alone with each other
 OVERLAP, SEPARATIONS = 1e-4, 30  # depth at the start that is left, and how often it is reduced
 
 PLANE, BOX = mujoco.mjtGeom.mjGEOM_PLANE, mujoco.mjtGeom.mjGEOM_BOX
-CONVEX = mujoco.mjtMeshInertia.mjMESH_INERTIA_CONVEX
 SPHERE, MESH = mujoco.mjtGeom.mjGEOM_SPHERE, mujoco.mjtGeom.mjGEOM_MESH
 
 
@@ -60,6 +61,7 @@ class MujocoEngine:
         self.resting = False  # whether everything sleeps
         self.quiet = np.zeros(len(objects), int)  # ticks for which each has been slow,
         self.aloft = np.zeros(len(objects), int)  # and has touched nothing
+        self.halfway = np.zeros(len(objects))  # how fast each was after half of the time for sleep
         self.driven = {i: body.track for i, body in enumerate(objects) if body.track is not None}
         z0 = torch.stack([body.z0.double() for body in objects])
         self.guard = EnergyGuard(self.model, list(self.driven))
@@ -111,13 +113,14 @@ class MujocoEngine:
 
     def snapshot(self) -> Any:
         """MuJoCo's data, whole."""
-        rest = self.tick, self.resting, self.quiet.copy(), self.aloft.copy(), self.guard.copy()
-        return copy.copy(self.data), *rest
+        counts = self.quiet.copy(), self.aloft.copy(), self.halfway.copy()
+        return copy.copy(self.data), self.tick, self.resting, *counts, self.guard.copy()
 
     def restore(self, snapshot: Any) -> None:
         """Back to it."""
-        data, self.tick, self.resting, quiet, aloft, guard = snapshot
-        self.quiet, self.aloft, self.guard = quiet.copy(), aloft.copy(), guard.copy()
+        data, self.tick, self.resting, quiet, aloft, halfway, guard = snapshot
+        self.quiet, self.aloft, self.halfway = quiet.copy(), aloft.copy(), halfway.copy()
+        self.guard = guard.copy()
         self._weigh()
         mujoco.mj_copyData(self.data, self.model, data)
 
@@ -177,7 +180,7 @@ class MujocoEngine:
         self.data.xfrc_applied[1:] = np.where(awake[:, None], np.hstack([force, torque]), 0.0)
 
     def _rest(self) -> None:
-        """Let sleep what has been slow for a quarter of a second.
+        """Let sleep what has been slow for a quarter of a second, and does not become faster.
 
         MuJoCo's own rule, ten slow ticks, would stop a thing at the top of its flight. So its
         tolerance is next to nothing, and velocities weigh next to nothing where sleep is due. It
@@ -188,6 +191,10 @@ class MujocoEngine:
         self.aloft = np.where(self.guard.open, 0, self.aloft + WATCHED)
         moving = (speed > SLOW) | (turn > SLOW_TURN) | (self.aloft > QUIET // 2)  # it may float
         self.quiet = np.where(moving, 0, self.quiet + WATCHED)
+        pace = speed / SLOW + turn / SLOW_TURN
+        self.halfway = np.where(self.quiet == QUIET // 2, pace, self.halfway)
+        growing = (pace > START) & (pace > GROWTH * self.halfway)  # it begins to slide or to tip
+        self.quiet[(self.quiet == QUIET) & growing] = 0
         self._weigh()
 
     def _weigh(self) -> None:
@@ -255,7 +262,28 @@ def _compile(objects: Sequence[Body], surroundings: Surroundings) -> mujoco.MjMo
     _add_surroundings(spec, surroundings)
     for i, body in enumerate(objects):
         _add_body(spec, i, body)
-    return spec.compile()
+    model = spec.compile()
+    entangled = _entangled(model, [i for i, body in enumerate(objects) if body.asleep])
+    for a, b in entangled:
+        spec.add_exclude(bodyname1=f"object {a}", bodyname2=f"object {b}")
+    return spec.compile() if entangled else model
+
+
+def _entangled(model: mujoco.MjModel, asleep: Collection[int]) -> set[tuple[int, int]]:
+    """Pairs of sleepers whose shapes reach far into each other.
+
+    Awake, they would shoot apart; so they do not touch at all.
+    """
+    data, found = mujoco.MjData(model), set()
+    for step in (mujoco.mj_kinematics, mujoco.mj_comPos, mujoco.mj_collision):
+        step(model, data)
+    size = 2 * model.geom_rbound
+    for contact in data.contact:
+        a, b = sorted(int(i) - 1 for i in model.geom_bodyid[contact.geom])
+        depth = contact.includemargin - contact.dist
+        if a in asleep and b in asleep and depth > ENTANGLED * size[contact.geom].min():
+            found.add((a, b))
+    return found
 
 
 def _add_surroundings(spec: mujoco.MjSpec, surroundings: Surroundings) -> None:

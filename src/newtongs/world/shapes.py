@@ -65,6 +65,12 @@ class Shape:
         corners = np.concatenate(self.pieces)
         return corners.min(0), corners.max(0)
 
+    def reach(self, direction: Array) -> float:
+        """How far it goes along a unit ``direction (3,)``, from its origin."""
+        if self.radius is not None:
+            return float(self.center @ direction) + self.radius
+        return float((np.concatenate(self.pieces) @ direction).max())
+
     @property
     def volume(self) -> float:
         """Of all pieces, overlaps counted twice."""

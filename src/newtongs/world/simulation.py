@@ -179,6 +179,8 @@ class Simulation:
 
     def restore(self, moment: Snapshot) -> None:
         """Back to a moment, bit for bit."""
+        if not isinstance(moment, Snapshot):
+            raise InputError(f"restore: expected what snapshot() gave, got {type(moment).__name__}")
         self._engine.restore(moment.engine)
         self.time = moment.time
 
