@@ -66,7 +66,7 @@ def plain(error: str) -> str:
     words = re.search(r"(?:instantiated from|parse for arguments:) \[(.*)\]", error)
     flag = re.match(r"Error parsing (--[\w-]+)", error)
     if words and flag:
-        kind = re.search(r"\{\[?(FLOAT|INT)( \[)?", error)
+        kind = re.search(r"\b(FLOAT|INT)\b( \[)?", error)
         wanted = KINDS[kind[1], bool(kind[2])] if kind else "other words, or more or fewer of them"
         return f"{flag[1]}: expected {wanted}, got {unquoted(words[1])}"
     if wrong := re.search(r"could not convert string to float: '(.*)'", error):

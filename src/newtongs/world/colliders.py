@@ -47,7 +47,7 @@ THICKNESS = 2  # cells that a surface is thickened by, downward
 OUTLIERS = 1e-3  # share of the Gaussians beyond the grid on each side
 REACH = 12.0  # sizes of the objects around them that fine cells cover at most, sideways
 ABOVE = 4.0  # and upward
-FAR = 4  # edge of the cells beyond, and how far they go, over those of the fine ones
+FAR = 4  # how wide the cells beyond are, and how far they go, over the fine ones
 MOST_CELLS = 32_000_000
 MOST_NEAR = 14_000  # boxes of fine cells; were there more, they would reach less far
 CLOSER = 0.8  # over the reach before
@@ -107,9 +107,9 @@ def collider(
     if not objects:
         return Collider(grid.corners(merged(filled)), float(grid.h[0]))
     near, boxes = _few_enough(filled, grid, objects, near)
-    further = _around(objects, FAR * REACH * size, FAR * ABOVE * size, whole)
+    further = _around(objects, FAR * REACH * size, ABOVE * size, whole)
     if (further[0] < near[0]).any() or (further[1] > near[1]).any():
-        boxes = np.concatenate([boxes, _coarse(part, world, near, further, FAR * grid.h[0])])
+        boxes = np.concatenate([boxes, _coarse(part, world, near, further, grid.h[0])])
     return Collider(_nearest(boxes, (near[0] + near[1]) / 2), float(grid.h[0]))
 
 
@@ -131,8 +131,8 @@ def _few_enough(
 def _coarse(
     part: GaussianScene, world: WorldFrame, near: Region, region: Region, h: float
 ) -> Array:
-    """Boxes of larger cells, from where the fine ones end."""
-    grid = _aligned(*region, h)
+    """Boxes of wider cells, as high as the fine ones, from where those end."""
+    grid = _aligned(*region, h, wide=FAR)
     filled = _filled(part, world, grid)
     filled[_cells_within(grid, near)] = False
     return grid.corners(merged(filled))
@@ -196,12 +196,16 @@ def _around(objects: Objects, sideways: float, above: float, whole: Region) -> R
     return low, np.maximum(high, low + 1e-9)
 
 
-def _aligned(low: Array, high: Array, h: float) -> Grid:
-    """Cells of edge ``h``, or coarser, one of whose faces lies in the plane y = 0."""
-    count = float(np.prod((high - low) / h + 4))
-    h *= max(1.0, (count / MOST_CELLS) ** (1 / 3))
-    low = np.array([low[0], math.floor(low[1] / h) * h, low[2]])
-    return Grid.around(low, high, np.full(3, h), margin=THICKNESS + 1)
+def _aligned(low: Array, high: Array, h: float, *, wide: int = 1) -> Grid:
+    """Cells of height ``h``, or coarser, one of whose faces lies in the plane y = 0.
+
+    They are ``wide`` times as wide as high.
+    """
+    edges = h * np.array([wide, 1, wide])
+    count = float(np.prod((high - low) / edges + 4))
+    edges *= max(1.0, (count / MOST_CELLS) ** (1 / 3))
+    low = np.array([low[0], math.floor(low[1] / edges[1]) * edges[1], low[2]])
+    return Grid.around(low, high, edges, margin=THICKNESS + 1)
 
 
 def _filled(scene: GaussianScene, world: WorldFrame, grid: Grid) -> Array:
