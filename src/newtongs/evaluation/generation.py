@@ -21,6 +21,7 @@ from ..errors import InputError, unknown_name
 from ..files import write_atomically
 from ..render.light import render_light
 from ..render.video import Frame, write_video
+from ..threads import one_thread
 
 Progress = Callable[[str, int, int], None]
 Options = dict[str, Any]
@@ -152,15 +153,16 @@ class OwnClips:
         item = gaussian32.items([same32.SCENE], [row.newtongs_label])[0]
         sample = gaussian32.make_sample(item, None) if self.data is None else self._stored(item)
         times = torch.arange(len(sample["states"])) * gaussian32.DT
-        states = self._predict(sample["states"][:1], times)[0]
         thing, place = sample["object"], sample["background"]
-        color, _, _ = render_light(
-            derive(sample | {"states": states})["scene_sequence"]["means"],
-            torch.cat([thing["colors"], place["colors"]]),
-            torch.cat([thing["opacities"], place["opacities"]]),
-            gaussian32.cameras(sample)[:1],
-            background=item.template.color,
-        )
+        with one_thread():
+            states = self._predict(sample["states"][:1], times)[0]
+            color, _, _ = render_light(
+                derive(sample | {"states": states})["scene_sequence"]["means"],
+                torch.cat([thing["colors"], place["colors"]]),
+                torch.cat([thing["opacities"], place["opacities"]]),
+                gaussian32.cameras(sample)[:1],
+                background=item.template.color,
+            )
         return color[:, 0].unbind()
 
     def _stored(self, item: gaussian32.Item) -> Sample:
