@@ -136,8 +136,8 @@ class DataCommon12:
     out: Path
     """Folder to write to."""
     released: Path | None = None
-    """Folder with the public comparison release, <Motion>/{Sora,PhysT2V,Veo3,our,CogVideoX,Wan}.mp4.
-    Its clips stay there; the manifest points at them."""
+    """Folder of the public release, <Motion>/{Sora,PhysT2V,Veo3,our,CogVideoX,Wan}.mp4. Its clips
+    stay there; the manifest points at them."""
 
     def run(self) -> None:
         """Write, and say what is in it."""

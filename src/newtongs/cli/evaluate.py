@@ -25,8 +25,7 @@ from .videos import evaluate_videos
 @app.command(name="evaluate")
 @dataclass(frozen=True)
 class Evaluate:
-    """Evaluate methods on State-32 and print a table for each split, or on Same-32 (Table 2), or
-    clips of any method by the video proxies of Common-12 (Table 3).
+    """Evaluate methods on State-32 (Table 1) or Same-32 (Table 2), or clips of any kind (Table 3).
 
     The lowest value of each ranked metric is bold and starred, as in the paper. Plane violation
     and the columns after it are diagnostics and are not ranked.

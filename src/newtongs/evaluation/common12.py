@@ -20,8 +20,8 @@ from .videos import FrameSums, chosen_frames, frozen_video
 OWN = "newtongs"
 HEADINGS = {"pis_p": "PIS_p", "bc_p": "BC_p", "ms_p": "MS_p"}
 WARNING = (
-    "The proxies are image statistics and reward stillness: the row of a frozen video is computed "
-    "like the others."
+    "These are image statistics that reward stillness: a frozen video, scored like the others, "
+    "comes out above every row of the paper's table."
 )
 RELEASED_ELSEWHERE = ("wan", "cogvideox", "newtongen")  # the paper made these clips itself
 

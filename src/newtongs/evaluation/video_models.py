@@ -6,8 +6,8 @@ NewtonGen is CogVideoX-5B with a LoRA and, as its initial noise, noise that was 
 optical flow of a simulated motion. LoRA and noise are the user's to supply; the noise comes out of
 NewtonGen's own program as ``noises.npy`` ``(frames, H / 8, W / 8, channels)``. What happens to it
 here follows that program: one noise picture for every latent frame, the nearest in time, and then
-the variance-keeping blend with fresh noise, ``((1 - a) warped + a fresh) / sqrt(a^2 + (1 - a)^2)`` with
-the degradation ``a = 0.5``.
+the variance-keeping blend with fresh noise,
+``((1 - a) warped + a fresh) / sqrt(a^2 + (1 - a)^2)`` with the degradation ``a = 0.5``.
 """
 
 import json
