@@ -1,7 +1,9 @@
 """Clips made by code, stored without loss, so that their proxies are known exactly."""
 
 import numpy as np
+import pytest
 
+from newtongs import cli
 from newtongs.datasets.common12 import MOTIONS
 from newtongs.evaluation.videos import opencv
 
@@ -35,3 +37,14 @@ def release(folder, stems=("Sora", "PhysT2V", "Veo3"), frames=(100, 110, 100, 11
             flicker = [v + i * (k % 2) for k, v in enumerate(frames)]
             write_clip(folder / motion / f"{stem}.mp4", gray(flicker, 48, 64))
     return folder
+
+
+def refused(capsys, *words):
+    """One line on standard error and exit code 2; returns the line."""
+    capsys.readouterr()
+    with pytest.raises(SystemExit) as stop:
+        cli.main([str(word) for word in words])
+    assert stop.value.code == 2
+    said = capsys.readouterr().err
+    assert said.count("\n") == 1
+    return said

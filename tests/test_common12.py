@@ -9,7 +9,7 @@ import statistics
 import numpy as np
 import pytest
 import torch
-from clip_files import cv2, gray, release, write_clip
+from clip_files import cv2, gray, refused, release, write_clip
 
 from newtongs import cli, motions
 from newtongs.datasets import common12, gaussian32, same32
@@ -21,17 +21,6 @@ from newtongs.evaluation.tables import paper
 from newtongs.evaluation.videos import chosen_frames, frozen_video, small_frame, video_proxies
 
 STEP = 10 / 255
-
-
-def refused(capsys, *words):
-    """One line on standard error and exit code 2; returns the line."""
-    capsys.readouterr()
-    with pytest.raises(SystemExit) as stop:
-        cli.main([str(word) for word in words])
-    assert stop.value.code == 2
-    said = capsys.readouterr().err
-    assert said.count("\n") == 1
-    return said
 
 
 # The manifest
