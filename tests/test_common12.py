@@ -71,6 +71,7 @@ def test_released_clips_are_mapped(tmp_path, capsys):
     assert any("NewtonGen" in note for note in result["notes"])  # the paper made its own
 
     (folder / "Rotation" / "Sora.mp4").unlink()
+    assert "which is not there" in refused(capsys, "evaluate", "--videos", tmp_path / "made")
     said = refused(capsys, *words)
     assert "lacks 1 of 12 clips of Sora" in said
     assert "Rotation/Sora.mp4" in said
@@ -372,6 +373,9 @@ def test_own_clips_and_table_3(own_clips, capsys):
     result = table3(own_clips)
     assert set(result["rows"]) == {"newtongs"}
     assert set(result["paper"]) == {"phyt2v", "sora", "veo3", "wan", "newtongs"}
+    flat = own_clips / "Rotation"
+    with pytest.raises(InputError, match="needs clips by method"):
+        table3(flat)
     # Measured before: 0.7755, 0.9827 and 0.9649 with the light renderer at 128 squared.
     for column, value in (("pis_p", 0.7755), ("bc_p", 0.9827), ("ms_p", 0.9649)):
         assert result["unencoded"][column]["mean"] == pytest.approx(value, abs=5e-4)

@@ -183,6 +183,32 @@ def test_newtongens_noise(cogvideox, lora, noise):
     assert blended(*big, 0.3).std() == pytest.approx(1, abs=0.01)
 
 
+@pytest.mark.parametrize("method", ["cogvideox", "wan", "newtongen"])
+def test_half_precision(method, cogvideox, wan, lora, noise):
+    """The types of a GPU run: bfloat16, Wan's decoder in float32."""
+    weights = wan if method == "wan" else cogvideox
+    extra = {"lora": lora, "noise": noise} if method == "newtongen" else {}
+    size = {"width": 32, "height": 16, "frames": 9, "steps": 2}
+    maker = DiffusersClips(method, weights=weights, device="cpu", **extra, **size)
+    maker.dtype = torch.bfloat16
+    maker.load()
+    assert maker.pipe.transformer.dtype == torch.bfloat16
+    assert (maker.pipe.vae.dtype == torch.float32) == (method == "wan")
+    assert maker.frames(rows((method,))[0]).std() > 0.01
+
+
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a GPU")
+@pytest.mark.parametrize("low_memory", [False, True])
+@pytest.mark.parametrize("method", ["cogvideox", "wan"])
+def test_on_a_gpu(tmp_path, method, low_memory, cogvideox, wan):
+    weights = wan if method == "wan" else cogvideox
+    words = ("--model", method, "--weights", weights, "--out", tmp_path, *SMALL[2:], *PAIR)
+    generate(*words, *(["--low-memory"] if low_memory else []))
+    (record, *_) = [json.loads(path.read_text()) for path in tmp_path.glob("Rotation/*.json")]
+    assert record["dtype"] == "bfloat16"
+    assert record["made_with"]["device"] == "cuda"
+
+
 # What is missing, or wrong
 
 

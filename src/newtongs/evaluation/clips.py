@@ -44,14 +44,6 @@ class Found:
     missing: list[str]
     """One line for each method that is not complete."""
 
-    @property
-    def incomplete(self) -> set[str]:
-        """Methods that lack clips."""
-        have: dict[str, set[str]] = {}
-        for clip in self.clips:
-            have.setdefault(clip.method, set()).add(clip.motion)
-        return {m for m, motions in have.items() if self.by_method and len(motions) < len(MOTIONS)}
-
 
 def find_clips(folder: Path | str) -> Found:
     """The clips of a folder in any of the three layouts."""
@@ -59,7 +51,7 @@ def find_clips(folder: Path | str) -> Found:
     if not folder.is_dir():
         raise InputError(f"no folder {folder}; name one that holds clips, such as ball.mp4")
     if (folder / MANIFEST).exists():
-        return _by_method(_listed(folder), folder)
+        return _by_method(*_listed(folder), folder)
     inside = {path.name.lower(): path for path in sorted(folder.iterdir()) if path.is_dir()}
     known = {m: inside[m.lower()] for m in MOTIONS if m.lower() in inside}
     loose = _clips_in(folder)
@@ -67,7 +59,7 @@ def find_clips(folder: Path | str) -> Found:
         _check_names(folder, [p for p in inside.values() if p not in known.values()], known)
         if loose:
             warnings.warn(f"{loose[0].name} beside the motions' folders is left out", stacklevel=2)
-        return _by_method(_in_folders(known), folder)
+        return _by_method(_in_folders(known), [], folder)
     if loose:
         return Found([Clip(path.name, path) for path in loose], False, [])
     raise _no_clips(folder, list(inside.values()))
@@ -79,16 +71,21 @@ def _clips_in(folder: Path) -> list[Path]:
     )
 
 
-def _listed(folder: Path) -> list[Clip]:
-    """Clips of a manifest that are there: those made in its folder come before released ones."""
-    found = []
+def _listed(folder: Path) -> tuple[list[Clip], list[str]]:
+    """Clips of a manifest that are there, and a line for each released one that is gone.
+
+    A clip made in the manifest's folder comes before a released one.
+    """
+    found, gone = [], []
     for row in read_manifest(folder):
         places = [row["clip"], row.get("released_clip")]
         there = [folder / place for place in places if place and (folder / place).is_file()]
         if there:
             method, motion = str(row["method"]), str(row["motion"])
             found.append(Clip(f"{motion}/{there[0].name}", there[0], method, motion))
-    return found
+        elif places[1]:
+            gone.append(f"{folder / MANIFEST} points at {places[1]}, which is not there")
+    return found, gone
 
 
 def _in_folders(folders: Mapping[str, Path]) -> list[Clip]:
@@ -116,10 +113,10 @@ def _check_names(folder: Path, others: Iterable[Path], known: Mapping[str, Path]
         warnings.warn(f"{path.name} is none of the twelve motions and is left out", stacklevel=3)
 
 
-def _by_method(clips: list[Clip], folder: Path) -> Found:
+def _by_method(clips: list[Clip], gone: list[str], folder: Path) -> Found:
     if not clips:
-        raise InputError(f"{folder} has no clips yet; {LAYOUT}")
-    lines = []
+        raise InputError(gone[0] if gone else f"{folder} has no clips yet; {LAYOUT}")
+    lines = list(gone)
     for method in dict.fromkeys(clip.method for clip in clips):
         have = {clip.motion for clip in clips if clip.method == method}
         lack = [motion for motion in MOTIONS if motion not in have]

@@ -11,6 +11,7 @@ from rich.table import Table
 
 from ..datasets.common12 import METHODS, MOTIONS
 from ..datasets.common12 import rows as manifest_rows
+from ..errors import InputError
 from ..render.video import to_bytes
 from .clips import COLUMNS, Found, Progress, Record, evaluate_clips, find_clips, summary
 from .generation import OwnClips, make_clips
@@ -123,6 +124,8 @@ def table3(
         ``problems`` says which methods have no row, and why; nothing is raised for them.
     """
     found = Found([], True, []) if videos is None else find_clips(videos)
+    if not found.by_method:
+        raise InputError(f"{videos}: Table 3 needs clips by method, as <Motion>/<Method>.mp4")
     with tempfile.TemporaryDirectory() as folder:
         if not any(clip.method == OWN for clip in found.clips):
             make_clips(folder, OwnClips(same32), progress=progress)
