@@ -228,7 +228,7 @@ def _accelerator(device: str) -> torch.device:
     if device == "cuda" and not torch.cuda.is_available():
         raise InputError(
             "generating videos needs a GPU, and torch finds none here; "
-            "--device cpu takes hours a clip"
+            "--device cpu is there for tests alone"
         )
     return checked_device(device)
 
