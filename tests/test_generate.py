@@ -17,7 +17,7 @@ from newtongs.errors import InputError
 from newtongs.evaluation import video_models
 from newtongs.evaluation.video_models import DiffusersClips, blended, find_weights
 
-for name in ("diffusers", "transformers", "peft"):
+for name in ("diffusers", "transformers", "peft", "sentencepiece", "google.protobuf"):
     pytest.importorskip(name, reason=f"{name} is missing; newtongs[generate] brings it")
 tiny = import_module("tiny_pipelines")  # needs them
 
@@ -216,8 +216,11 @@ def test_missing_library_and_gpu(tmp_path, capsys, monkeypatch, cogvideox):
     words = ("generate", "--model", "cogvideox", "--weights", cogvideox, "--out", tmp_path)
     if not torch.cuda.is_available():
         assert "needs a GPU" in refused(capsys, *words)
-    monkeypatch.setitem(sys.modules, "diffusers", None)
-    assert "pip install 'newtongs[generate]'" in refused(capsys, *words, *SMALL)
+    for name in video_models.NEEDED:
+        with monkeypatch.context() as without:
+            without.setitem(sys.modules, name, None)
+            said = refused(capsys, *words, *SMALL)
+        assert f"needs {name}; install it with: pip install 'newtongs[generate]'" in said
     assert list(tmp_path.iterdir()) == []
 
 

@@ -1,5 +1,8 @@
 """The pipelines of diffusers with random weights of a few kilobytes, saved like real ones."""
 
+import json
+import shutil
+
 import torch
 from diffusers import (
     AutoencoderKLCogVideoX,
@@ -13,6 +16,7 @@ from diffusers import (
 )
 from peft import LoraConfig
 from peft.utils import get_peft_model_state_dict
+from sentencepiece import SentencePieceTrainer
 from transformers import (
     T5Config,
     T5EncoderModel,
@@ -21,6 +25,8 @@ from transformers import (
     UMT5EncoderModel,
     logging,
 )
+
+from newtongs.datasets.common12 import MOTIONS
 
 CHANNELS = 4  # of CogVideoX's latent pictures
 LETTERS = "▁abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ.,-"
@@ -40,9 +46,29 @@ def text_encoder(config, model, size):
     ).eval()
 
 
+def stored_tokenizer(folder):
+    """As CogVideoX's repository has it: a sentencepiece model, no tokenizer.json."""
+    folder.mkdir(parents=True)
+    SentencePieceTrainer.train(
+        sentence_iterator=(motion.prompt for motion in MOTIONS.values()),
+        model_prefix=str(folder / "spiece"),
+        vocab_size=300,
+        hard_vocab_limit=False,
+        pad_id=0,
+        eos_id=1,
+        unk_id=2,
+        bos_id=-1,
+        minloglevel=2,
+    )
+    (folder / "spiece.vocab").unlink()
+    config = {"tokenizer_class": "T5Tokenizer", "extra_ids": 100, "model_max_length": 226}
+    (folder / "tokenizer_config.json").write_text(json.dumps(config))
+    return T5Tokenizer.from_pretrained(folder)
+
+
 def save_cogvideox(folder):
     torch.manual_seed(0)
-    words = tokenizer()
+    words = stored_tokenizer(folder.parent / "tokenizer")
     pipe = CogVideoXPipeline(
         tokenizer=words,
         text_encoder=text_encoder(T5Config, T5EncoderModel, len(words)),
@@ -70,6 +96,8 @@ def save_cogvideox(folder):
         scheduler=CogVideoXDDIMScheduler(),
     )
     pipe.save_pretrained(folder)
+    shutil.rmtree(folder / "tokenizer")
+    shutil.move(folder.parent / "tokenizer", folder / "tokenizer")
     return folder
 
 

@@ -34,6 +34,7 @@ from .generation import Options, Progress
 NOISE_FILE = "noises.npy"
 SPATIAL, TEMPORAL = 8, 4  # pixels and frames a latent value stands for, in both models
 PATCH = 16  # sides are multiples of it
+NEEDED = ("diffusers", "transformers", "sentencepiece", "google.protobuf")
 
 Array = npt.NDArray[Any]
 
@@ -69,8 +70,8 @@ class DiffusersClips:
         assert sampling is not None, f"{method} is not generated"
         self.method, self.low_memory, self.degradation = method, low_memory, degradation
         self.sampling = checked(replace(sampling, **changed))
-        library("diffusers")
-        library("transformers")
+        for name in NEEDED:
+            library(name)
         self.device = _accelerator(device)
         self.weights = find_weights(self.sampling, weights)
         self.dtype = torch.float32 if self.device.type == "cpu" else torch.bfloat16
