@@ -164,7 +164,7 @@ def test_bad_input_is_one_line_and_exit_2(broken, words, message, monkeypatch, c
     [
         (
             [],
-            "expected one of {data, figure, animate, replay, collider, evaluate, gallery, inspect,",
+            "expected one of {data, figure, animate, replay, collider, evaluate, gallery,",
         ),
         (["nonsense"], "nonsense; available subcommands: data, figure, animate, replay,"),
         (

@@ -6,14 +6,14 @@ from typing import Annotated, ClassVar, Literal
 
 import tyro
 
-from ..datasets import gaussian32, same32, state32
+from ..datasets import common12, gaussian32, same32, state32
 from ..render.light import render_light
 from ..scene.io.formats import save
 from ..state import checked_device
 from ..templates import named_scene
 from ..threads import one_thread
 from .apps import data
-from .console import check_target, progress_bar
+from .console import check_folder, check_target, progress_bar
 
 SplitName = Literal["train", "val_id", "val_ood"]
 
@@ -121,6 +121,31 @@ class DataSame32:
                 progress=advance,
             )
         print(f"32 samples listed in {manifest}")
+
+
+@data.command(name="common12")
+@dataclass(frozen=True)
+class DataCommon12:
+    """Make Common-12's manifest: 84 videos, 12 motions by 7 methods, with prompts and seeds.
+
+    Writes OUT/common12.json. Clips are no part of it: `newtongs generate --out OUT` makes those of
+    NewtonGS, CogVideoX, Wan and NewtonGen, and --released takes others from the public release.
+    """
+
+    resumes: ClassVar[bool] = False
+    out: Path
+    """Folder to write to."""
+    released: Path | None = None
+    """Folder of the public release, <Motion>/{Sora,PhysT2V,Veo3,our,CogVideoX,Wan}.mp4. Its clips
+    stay there; the manifest points at them."""
+
+    def run(self) -> None:
+        """Write, and say what is in it."""
+        check_folder(self.out)
+        path = common12.write_manifest(self.out, released=self.released)
+        rows = common12.read_manifest(self.out)
+        released = sum(row["released_clip"] is not None for row in rows)
+        print(f"{len(rows)} rows in {path}, {released} of them with a released clip")
 
 
 @data.command(name="scene")

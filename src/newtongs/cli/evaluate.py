@@ -19,12 +19,13 @@ from ..state import checked_device
 from .apps import app
 from .console import check_target, progress_bar, wide_console, write_json
 from .data import SplitName
+from .videos import evaluate_videos
 
 
 @app.command(name="evaluate")
 @dataclass(frozen=True)
 class Evaluate:
-    """Evaluate methods on State-32 and print a table for each split, or on Same-32 (Table 2).
+    """Evaluate methods on State-32 (Table 1) or Same-32 (Table 2), or clips of any kind (Table 3).
 
     The lowest value of each ranked metric is bold and starred, as in the paper. Plane violation
     and the columns after it are diagnostics and are not ranked.
@@ -37,6 +38,10 @@ class Evaluate:
     """Same-32 folder, as made by `newtongs data same32`: prints the paper's Table 2, with the
     rows that need no other program. NewtonGS is the mean over the shipped models, or --checkpoint.
     """
+    videos: Path | None = None
+    """Folder of clips: side by side, as <Motion>/<Method>.mp4, or with the manifest of `newtongs
+    data common12`. Prints the paper's Table 3; with --json a second run goes on where one stopped.
+    """
     splits: tuple[SplitName, ...] = ("val_id", "val_ood")
     """Which splits to evaluate."""
     methods: tuple[str, ...] = METHODS
@@ -44,7 +49,7 @@ class Evaluate:
     json: Path | None = None
     """Also write every figure, per motion too, to this file."""
     per_motion: bool = False
-    """Also print the trajectory error of every motion."""
+    """Also print the trajectory error of every motion, or the scores of every clip."""
     compare: bool = False
     """Show the paper's figure and the deviation from it."""
     batch_size: int = 4096
@@ -59,16 +64,36 @@ class Evaluate:
 
     def run(self) -> None:
         """Evaluate, print, and write the JSON file."""
-        if (self.data is None) == (self.same32 is None):
-            raise InputError("name one data set: --data DIR for State-32, or --same32 DIR")
+        if sum(x is not None for x in (self.data, self.same32, self.videos)) != 1:
+            raise InputError(
+                "name one data set: --data DIR for State-32, --same32 DIR, or --videos DIR"
+            )
         if self.json is not None:
             check_target(self.json)
+        if self.videos is not None:
+            self.table3(self.videos)
+            return
         device = checked_device(self.device)
         if self.same32 is not None:
             self.table2(self.same32, device)
         else:
             assert self.data is not None
             self.state32(self.data, device)
+
+    def table3(self, folder: Path) -> None:
+        """Table 3, or a row a clip; the paper's figures always stand beside ours."""
+        for name in (
+            "splits",
+            "methods",
+            "compare",
+            "batch_size",
+            "device",
+            "checkpoint",
+            "ablate",
+        ):
+            if getattr(self, name) != getattr(Evaluate, name):
+                raise InputError(f"--{name.replace('_', '-')} does not go with --videos")
+        evaluate_videos(folder, json=self.json, per_clip=self.per_motion)
 
     def table2(self, folder: Path, device: torch.device) -> None:
         """Table 2; without ``--checkpoint`` NewtonGS is the mean over the shipped models."""
