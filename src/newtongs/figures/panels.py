@@ -28,7 +28,8 @@ NEUTRAL = (232, 232, 232)  # fills up a picture of another shape
 BORDER = 3  # pixels around every picture, blue or white
 DPI = 100
 TEXT = 9.0  # points; a pixel is 0.72 of one
-GLYPH = 0.53  # mean width of a letter, in its height
+GLYPH = 0.53  # mean width of a letter in its height, to wrap a caption
+HINTED = 1.08  # letters fitted to whole pixels run a little wider than their outlines
 LINE = 1.3  # height of a line, in that of a letter
 FORMATS = (".png", ".svg")
 
@@ -126,6 +127,7 @@ def page(
         formats: endings.
         text: size of the words in points.
     """
+    import_pyplot()  # a missing extra is told before anything else
     sheet = _Page(text)
     for row in blocks:
         sheet.add_row(row)
@@ -146,8 +148,11 @@ class _Page:
 
     def wide(self, lines: Sequence[str]) -> float:
         """Pixels that the longest line takes."""
-        longest = max((len(s) for line in lines for s in line.split("\n")), default=0)
-        return longest * self.letter * GLYPH
+        from matplotlib.textpath import TextPath
+
+        words = [s for text in lines for s in text.split("\n") if s.strip()]
+        ends = (TextPath((0, 0), s, size=self.letter).get_extents().x1 for s in words)
+        return HINTED * float(max(ends, default=0.0))
 
     def add_row(self, row: Sequence[Block]) -> None:
         """Blocks side by side, below all that is there."""
