@@ -17,8 +17,10 @@ def count_frames(path: Path | str) -> int:
     """How many frames a film has, by decoding it; a header may say anything."""
     path = existing_file(path, "a film")
     ffmpeg = _extra("imageio_ffmpeg")
-    with foreign(path, "a film"):
+    try:
         frames = int(ffmpeg.count_frames_and_secs(str(path))[0])
+    except (RuntimeError, OSError, ValueError) as error:  # its words are ffmpeg's exit status
+        raise InputError(f"{path} cannot be read as a film; it is damaged or no film") from error
     if frames < 1:
         raise InputError(f"{path} cannot be read as a film: it has no frame")
     return frames
