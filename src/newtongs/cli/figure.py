@@ -141,6 +141,11 @@ class FigureStrip:
 def check_picture(out: Path, size: int) -> None:
     """Find out before the work whether the picture can be drawn and written."""
     check_target(out)
+    check_size(size)
+
+
+def check_size(size: int) -> None:
+    """Whether a picture can be so many pixels wide."""
     if not SMALLEST <= size <= LARGEST:
         raise InputError(f"size must be {SMALLEST} to {LARGEST} pixels, got {size}")
 

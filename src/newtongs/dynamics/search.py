@@ -57,13 +57,6 @@ class SearchRanges:
     m: Interval = (0.45, 3.625)
     e: Interval = (0.35, 0.96)
     mu: Interval = (0.12, 0.75)
-    clearance: Interval = (0.0, 0.0)
-    """Height above the floor where a place is searched; by default on it."""
-
-
-# Candidates without a scene: State-32's own first states of the families that start at the floor,
-# a little above it. What they do is used as a displacement, so it matters to no one where they are.
-SCENE_FREE = SearchRanges(clearance=(0.0, 0.04))
 
 
 @dataclass(frozen=True)
@@ -278,8 +271,8 @@ def draw(
     if z.dim() != 1:
         raise InputError(f"base: expected the state of one object (22,), got {tuple(z.shape)}")
     z = replace(z.expand(n, -1), **{name: drawn[name] for name in fields})
-    if "p" in fields or base is None:  # at the floor, by what it reaches below its centre
-        State(z).p[:, Y] = floor.support_radius(z) + _between(u[:, 15], ranges.clearance)
+    if "p" in fields or base is None:  # on the floor: the height is not searched
+        State(z).p[:, Y] = floor.support_radius(z)
     return z
 
 

@@ -4,10 +4,11 @@ A circle and a depth interval in the reference view select the object. What else
 footprint of that circle is left out, at whatever depth: the layers of such a reconstruction hold a
 second copy of the object, which would stay behind. All the rest is static.
 
-The first state is searched without a scene: 65,536 candidates with seed 7302, of which the one wins
-that moves by +0.72 in x within two seconds with the least drift and change of scale. Its rollout is
-used as displacements ``p_t - p_0``, one scene unit a physics unit, anchored at the centroid of the
-object's Gaussians, with the relative rotation and scale. So the first frame is the scene itself.
+The first state is searched without a scene: 65,536 objects of State-32 on the model's own floor,
+all their fields drawn with seed 7302, of which the one wins that moves by +0.72 in x within two
+seconds with the least drift and change of scale. Its rollout is used as displacements
+``p_t - p_0``, one scene unit a physics unit, anchored at the centroid of the object's Gaussians,
+with the relative rotation and scale. So the first frame is the scene itself.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -20,7 +21,7 @@ import torch
 from torch import Tensor
 
 from ..dynamics.backends import predictor
-from ..dynamics.search import CANDIDATES, SCENE_FREE, Found, search
+from ..dynamics.search import CANDIDATES, Found, search
 from ..dynamics.weights import load_pretrained
 from ..errors import InputError
 from ..files import write_atomically
@@ -116,10 +117,8 @@ def first_frame(
     camera = camera or lgm_camera()
     scene, counts = grouped(scene, camera, region)
     model = load_pretrained(seed)
-    found = search(
-        model, ranges=SCENE_FREE, candidates=candidates, fps=FPS,
-        seconds=(FRAMES - 1) / FPS, progress=progress,
-    )  # fmt: skip
+    seconds = (FRAMES - 1) / FPS
+    found = search(model, candidates=candidates, fps=FPS, seconds=seconds, progress=progress)
     z = predictor(model)(found.z0.unsqueeze(0), torch.arange(FRAMES) / FPS)[0]
     return FirstFrame(scene, anchored(z, scene.object(0).means), camera, counts, found)
 
@@ -300,15 +299,19 @@ def _videos_caption(shown: Sequence[str], missing: Sequence[str]) -> str:
     text = ""
     if shown:
         text = (
-            f' Bottom: first and final frames of public videos for the prompt "{PROMPT}" NewtonGS '
-            "is not among them: it is given a scene and a state, not text."
+            " Bottom: first and final frames of the public videos given; the paper's are of the "
+            f'prompt "{PROMPT}" NewtonGS is not among them: it is given a scene and a state.'
         )
-    if missing:
-        text += (
-            f" Missing: {', '.join(missing)}; put them into a folder, or into {VIDEO_FOLDER}/ in "
-            "it, and name that folder with --clips."
-        )
-    return text
+    return f"{text} {videos_wanted(missing)}" if missing else text
+
+
+def videos_wanted(missing: Sequence[str] | None = None) -> str:
+    """What to put where for the comparison with public videos; by default all of them."""
+    missing = [f"{stem}.mp4" for stem in RELEASED] if missing is None else missing
+    return (
+        f"Public videos not given: {', '.join(missing)}; put them into a folder, or into "
+        f"{VIDEO_FOLDER}/ in it, and name that folder with --clips."
+    )
 
 
 # --- a stand-in for the paper's bowling alley ----------------------------------------------------
