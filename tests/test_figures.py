@@ -1,6 +1,7 @@
 """The rendered figures of the paper: which frames, which pictures, which words."""
 
 import re
+from itertools import pairwise
 
 import numpy as np
 import pytest
@@ -94,7 +95,9 @@ def test_a_page_has_every_pixel_and_every_word(tmp_path):
 def test_words_stay_on_the_page(tmp_path):
     """The outermost pixels are white: no label, note or title is cut off."""
     block = Block(
-        [[plain(0, 40, 40)]], rows=["NEWTONGS MMM WWW"], notes=["a long note\nWWWWWWWWWWWWWWWWWWWWW"]
+        [[plain(0, 40, 40)]],
+        rows=["NEWTONGS MMM WWW"],
+        notes=["a long note\nWWWWWWWWWWWWWWWWWWWWW"],
     )
     picture = opened(panels.page(tmp_path / "p.png", [[block]], formats=[".png"])[0])
     assert (picture[:, [0, -1]] == 255).all()
@@ -199,7 +202,7 @@ def test_our_strip_moves_and_is_view_0():
     z, frames = rollouts.own_clip("tumbling_fall", size=32)
     assert len(frames) == len(z) == 49
     four = strips.strip(frames)
-    assert all((a != b).any() for a, b in zip(four, four[1:], strict=False))
+    assert all((a != b).any() for a, b in pairwise(four))
 
 
 # --- gallery -------------------------------------------------------------------------------------

@@ -47,6 +47,7 @@ LGM_FIELD, LGM_RADIUS = 49.1, 1.5  # degrees and scene units of LGM's own camera
 WHITE: Color = (1.0, 1.0, 1.0)
 MARK = (235, 120, 20)  # outline of the region that is magnified
 ROOM = 0.8  # left free around the object in that region, in its own size
+SMALLEST = 0.02  # of the picture that such a region is, at least
 VIDEO_FOLDER = "Acceleration"
 PROMPT = (
     "A dark gray sports car accelerating in a straight line on an empty road at dusk, wet road "
@@ -158,7 +159,8 @@ def zoom_windows(moving: FirstFrame) -> list[tuple[float, float, float, float]]:
     ends = [(x.quantile(0.01, dim=0), x.quantile(0.99, dim=0)) for x in spots]
     extent = torch.stack([high - low for low, high in ends]).amax(0)
     share = float(((1 + 2 * ROOM) * extent / extent.new_tensor([width, height])).amax())
-    w, h = min(share, 1.0) * width, min(share, 1.0) * height
+    share = min(max(share, SMALLEST), 1.0)
+    w, h = share * width, share * height
     middles = [((low + high) / 2).tolist() for low, high in ends]
     return [(_within(u, w, width), _within(v, h, height), w, h) for u, v in middles]
 
@@ -183,10 +185,9 @@ def outlined(picture: Pixels, window: Sequence[float], ratio: float) -> Pixels:
     """A copy with the window's outline on it; ``ratio`` is its pixels a pixel of the camera."""
     out = picture.copy()
     left, top, w, h = (round(x * ratio) for x in window)
-    right, bottom = min(left + w, out.shape[1]) - 1, min(top + h, out.shape[0]) - 1
-    for k in (0, 1):
-        out[[top + k, bottom - k], left : right + 1] = MARK
-        out[top : bottom + 1, [left + k, right - k]] = MARK
+    inner = np.s_[top + 2 : top + h - 2, left + 2 : left + w - 2]
+    out[top : top + h, left : left + w] = MARK
+    out[inner] = picture[inner]
     return out
 
 
@@ -337,7 +338,7 @@ def stand_in() -> tuple[Tensor, Region]:
 
 def _ghost_of(ball: Tensor) -> Tensor:
     """A smaller copy of LGM rows ``(n, 14)``, thinned out, right behind them for the camera."""
-    centre = ball[:, :3].mean(0)
+    centre = (ball[:, :3].amin(0) + ball[:, :3].amax(0)) / 2
     ray = centre - centre.new_tensor([0.0, 0.0, LGM_RADIUS])
     ghost = ball[::3].clone()
     ghost[:, :3] = centre + GHOST_SIZE * (ghost[:, :3] - centre) + GHOST_BEHIND * ray / ray.norm()
