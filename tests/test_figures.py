@@ -9,6 +9,7 @@ import torch
 from PIL import Image
 
 from newtongs import InputError, State, cli, make_state
+from newtongs.datasets import state32
 from newtongs.figures import panels, rollouts, stress, strips
 from newtongs.figures.panels import BLUE, BORDER, NEUTRAL, Block
 from newtongs.render import write_video
@@ -137,6 +138,13 @@ def test_the_methods_see_one_camera_and_start_alike():
     for z in paths.values():
         assert z.shape == labelled.shape
         torch.testing.assert_close(State(z).p[0], State(labelled).p[0])
+
+
+def test_panels_show_state32s_id_split(small_state32):
+    data = state32.load(small_state32, "val_id")
+    for name in rollouts.PANEL_MOTIONS:
+        states = data.states[(data.motion_indices == data.motion_names.index(name)).nonzero()[0, 0]]
+        assert torch.equal(states, rollouts.state32_states(name))
 
 
 def test_six_frame_panels(tmp_path):
@@ -274,7 +282,7 @@ def test_commands_draw(tmp_path, capsys):
         (["main", "--seed", "1"], "no pretrained model with seed 1"),
         (["main", "--size", "3"], "16 to 1024 pixels"),
         (["main", "--out", "."], "it is a folder"),
-        (["panels", "--draw", "-1"], "must not be negative"),
+        (["panels", "--sample", "-1"], "0 to 127"),
         (["strip", "--clips", "nowhere"], "nowhere is no folder"),
         (["strip", "--clips", "empty"], "no film in empty"),
         (["strip", "--clips", "broken"], "broken/Sora.mp4 cannot be read as a film"),

@@ -13,6 +13,7 @@ from ..figures.strips import common12_strip
 from .apps import figure
 from .console import check_target, progress_bar
 
+SAMPLES = 128  # of each motion in the first shard of the paper's ID split
 SMALLEST, LARGEST = 16, 1024  # pixels a side of one picture
 
 
@@ -97,19 +98,19 @@ class FigurePanels:
     """Which motions; by default the paper's three."""
     seed: int = 7301
     """Which trained model: 7301, 7302 or 7303."""
-    draw: int = 0
-    """Seed of the sequences; each motion's first is shown."""
+    sample: int = 0
+    """Which sequence of each motion in State-32's ID split, 0 to 127."""
     size: int = 150
     """Pixels a side of one picture."""
 
     def run(self) -> None:
         """Draw, and say where it is."""
         check_picture(self.out, self.size)
-        if self.draw < 0:
-            raise InputError(f"draw is a seed and must not be negative, got {self.draw}")
+        if not 0 <= self.sample < SAMPLES:
+            raise InputError(f"sample must be 0 to {SAMPLES - 1}, got {self.sample}")
         with progress_bar("motions") as advance:
             drawn = six_frame_panels(
-                self.out, chosen=self.motions, seed=self.seed, draw=self.draw, size=self.size,
+                self.out, chosen=self.motions, seed=self.seed, sample=self.sample, size=self.size,
                 progress=advance,
             )  # fmt: skip
         tell(drawn)

@@ -12,7 +12,7 @@ import torch
 from torch import Tensor
 
 from .. import motions
-from ..datasets import gaussian32, same32
+from ..datasets import gaussian32, same32, state32
 from ..dynamics.backends import predictor
 from ..dynamics.baselines import BASELINES, Predictor
 from ..dynamics.weights import load_pretrained
@@ -169,9 +169,14 @@ def _tell(progress: Progress | None, what: str, done: int, total: int) -> None:
 # --- six-frame panels ----------------------------------------------------------------------------
 
 
-def state32_states(motion: str, seed: int) -> StateTensor:
-    """The first labelled sequence ``(64, 22)`` of a family that a seed draws."""
-    return motions.generate(motion, 1, seed=seed).states[0]
+def state32_states(motion: str, sample: int = 0) -> StateTensor:
+    """Sequence ``sample`` of a family in State-32's ID split, ``(64, 22)``.
+
+    They are counted within the split's first shard, which any size of the data set begins with.
+    """
+    split = state32.get_split("val_id")
+    seed = state32.shard_seed(split, 0)
+    return motions.generate(motion, sample + 1, seed=seed, stream=split.stream).states[sample]
 
 
 def six_frame_panels(
@@ -179,7 +184,7 @@ def six_frame_panels(
     *,
     chosen: Sequence[str] = PANEL_MOTIONS,
     seed: int = 7301,
-    draw: int = 0,
+    sample: int = 0,
     size: int = 150,
     captioned: bool = True,
     formats: Sequence[str] = FORMATS,
@@ -191,7 +196,7 @@ def six_frame_panels(
         path: where to write; the ending is replaced by each of ``formats``.
         chosen: names of motions; by default the paper's three.
         seed: which trained model.
-        draw: seed of the sequences, of which each motion's first is shown.
+        sample: which sequence of each family in the ID split.
         size: pixels a side of one picture.
         captioned: whether the caption is written into the picture.
         formats: endings of the files.
@@ -202,13 +207,13 @@ def six_frame_panels(
     blocks, errors = [], {}
     for done, motion in enumerate(chosen):
         _tell(progress, "panels", done, len(chosen))
-        paths = predictions(state32_states(motion, draw), ours)
+        paths = predictions(state32_states(motion, sample), ours)
         errors[motion] = traj_error(paths[OURS], paths[TRUTH])
         blocks.append(_panel(motion, paths, size, label=done == 0))
     _tell(progress, "panels", len(chosen), len(chosen))
-    caption = _panels_caption(errors, seed, draw)
+    caption = _panels_caption(errors, seed, sample)
     written = page(path, [blocks], caption=caption if captioned else "", formats=formats)
-    return Drawn(written, caption, {"seed": seed, "draw": draw, "traj": errors})
+    return Drawn(written, caption, {"seed": seed, "sample": sample, "traj": errors})
 
 
 def _panel(motion: str, paths: Mapping[str, StateTensor], size: int, label: bool) -> Block:
@@ -233,13 +238,13 @@ def path_camera(states: StateTensor, size: int) -> Camera:
     return fit_camera(points, up, width=size, height=size, elevation=8.0)
 
 
-def _panels_caption(errors: Mapping[str, float], seed: int, draw: int) -> str:
+def _panels_caption(errors: Mapping[str, float], seed: int, sample: int) -> str:
     said = ", ".join(f"{name.replace('_', ' ')} {e:.3f}" for name, e in errors.items())
     return (
         f"Six-frame State-32 comparisons: ground truth left, NewtonGS (seed {seed}, blue border) "
-        "right, t in normalised time from top to bottom. Each is the first sequence of its family "
-        f"drawn with seed {draw}, not a chosen one; State-32 has no appearance, so the cone of "
-        f"Same-32 shows it. Trajectory RMSE: {said}."
+        f"right, t in normalised time from top to bottom. Each is sequence {sample} of its family "
+        "in the ID split, not chosen for its result as the paper's are; State-32 has no "
+        f"appearance, so the cone of Same-32 shows it. Trajectory RMSE: {said}."
     )
 
 
