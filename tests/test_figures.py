@@ -229,7 +229,7 @@ def test_a_prediction_that_only_drifts_out_is_said_so():
     test = stress.stress_test("rotation")
     away = test.states.clone()
     State(away).p[20:, 0] += 50
-    lost = stress.Test(test.name, test.place, test.labelled, away, test.view)
+    lost = stress.StressTest(test.name, test.place, test.labelled, away, test.view)
     assert stress.why_lost(lost) == "The prediction leaves the fixed view at 0.83 s."
 
 

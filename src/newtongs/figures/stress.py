@@ -63,7 +63,7 @@ def predicted(item: gaussian32.Item, *, seed: int = 7301) -> StateTensor:
 
 
 @dataclass(frozen=True, eq=False)
-class Test:
+class StressTest:
     """One row: what was labelled, what the model predicts, and where view 0 stands."""
 
     name: str
@@ -81,16 +81,16 @@ class Test:
         return torch.arange(len(self.states)) * gaussian32.DT
 
 
-def stress_test(name: str, *, seed: int = 7301, size: int = 150) -> Test:
+def stress_test(name: str, *, seed: int = 7301, size: int = 150) -> StressTest:
     """A row by its common category, with pictures of ``size`` pixels a side."""
     motion, scene = STRESS_TESTS[name]
     item = gaussian32.items([scene], [motion])[0]
     labelled = gaussian32.sequence(item).states[item.repeat]
     view = enlarged(gaussian32.cameras_for(labelled, template(scene))[0], size)
-    return Test(name, template(scene), labelled, predicted(item, seed=seed), view)
+    return StressTest(name, template(scene), labelled, predicted(item, seed=seed), view)
 
 
-def visible_part(test: Test) -> Tensor:
+def visible_part(test: StressTest) -> Tensor:
     """Which part of the object's Gaussians has its centre in view 0's picture, ``(49,)``."""
     thing = test.place.object
     means, _ = transform_sequence(thing.means, thing.covariances, make(), test.states)
@@ -100,7 +100,7 @@ def visible_part(test: Test) -> Tensor:
     return inside.float().mean(-1)
 
 
-def why_lost(test: Test) -> str:
+def why_lost(test: StressTest) -> str:
     """Why the object is not to be seen in view 0, in one sentence; empty where it always is."""
     gone = visible_part(test) < SEEN
     if not gone.any():
@@ -124,7 +124,7 @@ def why_lost(test: Test) -> str:
     return f"The prediction leaves the fixed view at {when:.2f} s."
 
 
-def following(test: Test) -> list[Camera]:
+def following(test: StressTest) -> list[Camera]:
     """View 0 carried along with the predicted object, a camera a frame.
 
     Its distance stays the same: one that changed would hide a change of size.

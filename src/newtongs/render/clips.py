@@ -8,7 +8,7 @@ import numpy as np
 
 from ..errors import InputError
 from ..files import existing_file, foreign
-from .video import Bytes, _extra
+from .video import Bytes, film_library
 
 ENDINGS = (".mp4", ".mov", ".webm", ".avi", ".mkv", ".gif")
 
@@ -16,7 +16,7 @@ ENDINGS = (".mp4", ".mov", ".webm", ".avi", ".mkv", ".gif")
 def count_frames(path: Path | str) -> int:
     """How many frames a film has, by decoding it; a header may say anything."""
     path = existing_file(path, "a film")
-    ffmpeg = _extra("imageio_ffmpeg")
+    ffmpeg = film_library("imageio_ffmpeg")
     try:
         frames = int(ffmpeg.count_frames_and_secs(str(path))[0])
     except (RuntimeError, OSError, ValueError) as error:  # its words are ffmpeg's exit status
@@ -44,7 +44,7 @@ def frames_at(path: Path | str, indices: Sequence[int]) -> list[Bytes]:
 
 def _decoded(path: Path) -> Iterator[Bytes]:
     """Frames as they come; the decoder ends with the loop over them."""
-    reader: Any = _extra("imageio_ffmpeg").read_frames(str(path))
+    reader: Any = film_library("imageio_ffmpeg").read_frames(str(path))
     try:
         width, height = next(reader)["size"]
         for data in reader:
