@@ -210,6 +210,8 @@ def test_our_strip_moves_and_is_view_0():
     z, frames = rollouts.own_clip("tumbling_fall", size=32)
     assert len(frames) == len(z) == 49
     four = strips.strip(frames)
+    asked = rollouts.own_clip("tumbling_fall", strips.STRIP_TIMES, size=32)[1]
+    assert np.array_equal(four, asked)
     assert all((a != b).any() for a, b in pairwise(four))
 
 

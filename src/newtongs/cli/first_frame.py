@@ -139,19 +139,21 @@ class FigureFirstFrame:
         """Both figures, as far as their input is there, and the facts."""
         stands_in = self.scene == STAND_IN
         source = "made by code, in place of the paper's LGM asset" if stands_in else self.scene
-        drawn = figures.first_frame_figure(
-            self.out / "first_frame.png", moving, width=self.size, background=self.background(),
-            source=source,
-        )  # fmt: skip
+        with progress_bar("times") as advance:
+            drawn = figures.first_frame_figure(
+                self.out / "first_frame.png", moving, width=self.size, source=source,
+                background=self.background(), progress=advance,
+            )  # fmt: skip
         tell(drawn)
         write_json(self.out / "first_frame.json", dict(drawn.facts))
         if self.clips is None:
             print(figures.videos_wanted())
             return
-        both = figures.juxtaposed_figure(
-            self.out / "with_videos.png", moving, clips=self.clips, width=self.size,
-            background=self.background(), source=source,
-        )  # fmt: skip
+        with progress_bar("times") as advance:
+            both = figures.juxtaposed_figure(
+                self.out / "with_videos.png", moving, clips=self.clips, width=self.size,
+                background=self.background(), source=source, progress=advance,
+            )  # fmt: skip
         tell(both)
 
 

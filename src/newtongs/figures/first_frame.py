@@ -191,7 +191,13 @@ def outlined(picture: Pixels, window: Sequence[float], ratio: float) -> Pixels:
     return out
 
 
-def strip_block(moving: FirstFrame, *, width: int, background: Sequence[float]) -> Block:
+def strip_block(
+    moving: FirstFrame,
+    *,
+    width: int,
+    background: Sequence[float],
+    progress: Progress | None = None,
+) -> Block:
     """Six full frames, and below each the region in which the object moves."""
     camera = moving.camera
     height = max(1, round(width * camera.height / camera.width))
@@ -202,6 +208,8 @@ def strip_block(moving: FirstFrame, *, width: int, background: Sequence[float]) 
         pictures = [to_bytes(render(scene, c, background=background)) for c in (whole, near)]
         full.append(outlined(pictures[0], window, width / camera.width))
         large.append(pictures[1])
+        if progress:
+            progress("pictures", len(full), len(SHOWN))
     return Block(
         [full, large], columns=[f"t = {f:g}" for f in SHOWN], rows=["whole scene", "magnified"],
         ours=frozenset((i, j) for i in (0, 1) for j in range(len(SHOWN))),
@@ -217,6 +225,7 @@ def first_frame_figure(
     source: str = "an LGM file",
     captioned: bool = True,
     formats: Sequence[str] = FORMATS,
+    progress: Progress | None = None,
 ) -> Drawn:
     """Six full frames with the magnified region below.
 
@@ -228,8 +237,9 @@ def first_frame_figure(
         source: where the Gaussians come from, for the caption.
         captioned: whether the caption is written into the picture.
         formats: endings of the files.
+        progress: called with ("pictures", times done, times in all).
     """
-    block = strip_block(moving, width=width, background=background)
+    block = strip_block(moving, width=width, background=background, progress=progress)
     caption = _caption(moving, source)
     written = page(path, [[block]], caption=caption if captioned else "", formats=formats)
     return Drawn(written, caption, facts(moving) | {"source": source})
@@ -245,6 +255,7 @@ def juxtaposed_figure(
     source: str = "an LGM file",
     captioned: bool = True,
     formats: Sequence[str] = FORMATS,
+    progress: Progress | None = None,
 ) -> Drawn:
     """The strip above first and final frames of public videos of one prompt.
 
@@ -253,7 +264,8 @@ def juxtaposed_figure(
     :func:`first_frame_figure`.
     """
     films = {} if clips is None else clips_in(clips, VIDEO_FOLDER)
-    rows = [[strip_block(moving, width=width, background=background)]]
+    strip = strip_block(moving, width=width, background=background, progress=progress)
+    rows = [[strip]]
     if films:
         rows.append([_ends_block({name: film_strip(p, ENDS) for name, p in films.items()}, width)])
     missing = [f"{stem}.mp4" for stem, name in RELEASED.items() if name not in films]

@@ -9,7 +9,6 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
 import torch
-from torch import Tensor
 
 from .. import motions
 from ..datasets import gaussian32, same32, state32
@@ -251,10 +250,15 @@ def _panels_caption(errors: Mapping[str, float], seed: int, sample: int) -> str:
 # --- our own clip --------------------------------------------------------------------------------
 
 
-def own_clip(motion: str, *, seed: int = 7301, size: int = 240) -> tuple[Tensor, list[Pixels]]:
-    """NewtonGS on Same-32's sample of a motion, view 0: its states, and all 49 pictures."""
+def own_clip(
+    motion: str, times: Sequence[float] | None = None, *, seed: int = 7301, size: int = 240
+) -> tuple[StateTensor, list[Pixels]]:
+    """NewtonGS on Same-32's sample of a motion, view 0: its states, and pictures at ``times``.
+
+    The times are normalised; without them all 49 frames are drawn.
+    """
     labelled = same32_states(motion)
     z = predictions(labelled, {OURS: predictor(load_pretrained(seed))})[OURS]
     camera = same32_camera(labelled, size)
-    every = [i / (len(z) - 1) for i in range(len(z))]
-    return z, drawn_frames(z, camera, every, template(same32.SCENE))
+    shown = [i / (len(z) - 1) for i in range(len(z))] if times is None else times
+    return z, drawn_frames(z, camera, shown, template(same32.SCENE))

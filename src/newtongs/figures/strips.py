@@ -111,7 +111,7 @@ def common12_strip(
     """
     films = {} if clips is None else clips_in(clips)
     strips: dict[str, Sequence[Pixels]] = {n: film_strip(film) for n, film in films.items()}
-    strips[OURS] = strip(own_clip(STRIP_MOTION, seed=seed)[1])
+    strips[OURS] = own_clip(STRIP_MOTION, STRIP_TIMES, seed=seed)[1]
     missing = [name for name in RELEASED.values() if name not in strips]
     caption = _caption(seed, missing)
     written = strips_figure(
