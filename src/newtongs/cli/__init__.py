@@ -12,7 +12,18 @@ from rich.text import Text
 
 from ..errors import InputError
 from ..training import Interrupted
-from . import animate, collider, data, evaluate, figure, gallery, generate, inspect, train  # noqa: F401  (each adds its commands)
+from . import (  # noqa: F401  (each adds its commands)
+    animate,
+    collider,
+    data,
+    evaluate,
+    figure,
+    first_frame,
+    gallery,
+    generate,
+    inspect,
+    train,
+)
 from .apps import Command, app
 
 USAGE_ERROR = 2

@@ -1,4 +1,4 @@
-"""``newtongs figure``: pictures of the data sets."""
+"""``newtongs figure``: pictures of the data sets and of the paper."""
 
 from dataclasses import dataclass
 from pathlib import Path
@@ -7,8 +7,14 @@ from typing import ClassVar
 from ..errors import InputError
 from ..figures.gallery import gaussian32_gallery
 from ..figures.motions import motion_gallery
+from ..figures.panels import Drawn
+from ..figures.rollouts import MAIN_MOTIONS, PANEL_MOTIONS, main_figure, six_frame_panels
+from ..figures.strips import common12_strip
 from .apps import figure
 from .console import check_target, progress_bar
+
+SAMPLES = 128  # of each motion in the first shard of the paper's ID split
+SMALLEST, LARGEST = 16, 1024  # pixels a side of one picture
 
 
 @figure.command(name="motions")
@@ -46,3 +52,107 @@ class FigureGaussian32:
         with progress_bar("scenes") as advance:
             paths = gaussian32_gallery(self.out, progress=advance)
         print(f"{len(paths)} pictures written to {self.out}")
+
+
+@figure.command(name="main")
+@dataclass(frozen=True)
+class FigureMain:
+    """Draw the paper's main figure: motions in five frames, ground truth, baselines, NewtonGS.
+
+    Same-32's cone on the construction floor, from view 0, which does not move. A blue border marks
+    NewtonGS. A .png and an .svg are written.
+    """
+
+    resumes: ClassVar[bool] = False
+    out: Path = Path("main.png")
+    """Picture to write; an .svg is put beside the .png."""
+    motions: tuple[str, ...] = MAIN_MOTIONS
+    """Which motions; the paper shows 14 and does not name them."""
+    seed: int = 7301
+    """Which trained model: 7301, 7302 or 7303."""
+    size: int = 96
+    """Pixels a side of one picture."""
+
+    def run(self) -> None:
+        """Draw, and say where it is."""
+        check_picture(self.out, self.size)
+        with progress_bar("motions") as advance:
+            drawn = main_figure(
+                self.out, chosen=self.motions, seed=self.seed, size=self.size, progress=advance
+            )
+        tell(drawn)
+
+
+@figure.command(name="panels")
+@dataclass(frozen=True)
+class FigurePanels:
+    """Draw six frames of State-32 sequences, ground truth beside NewtonGS.
+
+    t = 0, 0.2, 0.4, 0.6, 0.8, 1 from top to bottom. A .png and an .svg are written.
+    """
+
+    resumes: ClassVar[bool] = False
+    out: Path = Path("panels.png")
+    """Picture to write; an .svg is put beside the .png."""
+    motions: tuple[str, ...] = PANEL_MOTIONS
+    """Which motions; by default the paper's three."""
+    seed: int = 7301
+    """Which trained model: 7301, 7302 or 7303."""
+    sample: int = 0
+    """Which sequence of each motion in State-32's ID split, 0 to 127."""
+    size: int = 150
+    """Pixels a side of one picture."""
+
+    def run(self) -> None:
+        """Draw, and say where it is."""
+        check_picture(self.out, self.size)
+        if not 0 <= self.sample < SAMPLES:
+            raise InputError(f"sample must be 0 to {SAMPLES - 1}, got {self.sample}")
+        with progress_bar("motions") as advance:
+            drawn = six_frame_panels(
+                self.out, chosen=self.motions, seed=self.seed, sample=self.sample, size=self.size,
+                progress=advance,
+            )  # fmt: skip
+        tell(drawn)
+
+
+@figure.command(name="strip")
+@dataclass(frozen=True)
+class FigureStrip:
+    """Draw the Common-12 strip of parabolic motion with rotation: four frames of each method.
+
+    NewtonGS is drawn from Same-32 (tumbling_fall, view 0), with a blue border; films of other
+    methods are taken from a folder. A .png and an .svg are written.
+    """
+
+    resumes: ClassVar[bool] = False
+    out: Path = Path("strip.png")
+    """Picture to write; an .svg is put beside the .png."""
+    clips: Path | None = None
+    """Folder with Sora.mp4, Wan.mp4 and so on, or with Parabolic_Motion_with_Rotation/ in it."""
+    seed: int = 7301
+    """Which trained model: 7301, 7302 or 7303."""
+
+    def run(self) -> None:
+        """Draw, and say where it is and which clips were not there."""
+        check_target(self.out)
+        tell(common12_strip(self.out, clips=self.clips, seed=self.seed))
+
+
+def check_picture(out: Path, size: int) -> None:
+    """Find out before the work whether the picture can be drawn and written."""
+    check_target(out)
+    check_size(size)
+
+
+def check_size(size: int) -> None:
+    """Whether a picture can be so many pixels wide."""
+    if not SMALLEST <= size <= LARGEST:
+        raise InputError(f"size must be {SMALLEST} to {LARGEST} pixels, got {size}")
+
+
+def tell(drawn: Drawn) -> None:
+    """The caption, and where the files are."""
+    print(drawn.caption)
+    for path in drawn.paths:
+        print(f"picture written to {path}")

@@ -115,7 +115,7 @@ def _chunk(kind: bytes, data: bytes) -> bytes:
 
 def _mp4(file: BinaryIO, frames: Iterator[Bytes], fps: float) -> None:
     """Through a file of its own: ffmpeg goes back to the beginning when it has seen the end."""
-    ffmpeg = _extra("imageio_ffmpeg")
+    ffmpeg = film_library("imageio_ffmpeg")
     first = _even(next(frames))
     with tempfile.TemporaryDirectory() as folder:
         part = os.path.join(folder, "film.mp4")
@@ -152,7 +152,7 @@ def _even(x: Bytes) -> Bytes:
 
 
 def _gif(file: BinaryIO, frames: Iterator[Bytes], fps: float) -> None:
-    image: Callable[[Bytes], Any] = _extra("PIL.Image").fromarray
+    image: Callable[[Bytes], Any] = film_library("PIL.Image").fromarray
     milliseconds = 10 * max(1, round(100 / fps))
     image(next(frames)).save(
         file,
@@ -164,7 +164,7 @@ def _gif(file: BinaryIO, frames: Iterator[Bytes], fps: float) -> None:
     )
 
 
-def _extra(module: str) -> Any:
+def film_library(module: str) -> Any:
     """An optional library, or what to install."""
     from importlib import import_module
 
@@ -172,5 +172,5 @@ def _extra(module: str) -> Any:
         return import_module(module)
     except ImportError as error:
         raise InputError(
-            "writing a film needs imageio; install it with: pip install 'newtongs[video]'"
+            "films need imageio; install it with: pip install 'newtongs[video]'"
         ) from error

@@ -1,0 +1,171 @@
+"""``newtongs figure first-frame``: from an LGM file to the figures of Appendix F."""
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated, ClassVar
+
+import torch
+import tyro
+
+from ..dynamics.search import CANDIDATES
+from ..errors import InputError
+from ..figures import first_frame as figures
+from ..figures.strips import clips_in
+from ..render import render, write_png
+from ..scene.cameras import Camera
+from ..scene.find.grouping import FOOTPRINT
+from ..scene.gaussians import GaussianScene
+from ..scene.io.camera_files import load_cameras
+from ..scene.io.formats import load
+from .apps import figure
+from .console import check_folder, progress_bar, write_json
+from .figure import check_size, tell
+
+STAND_IN = "bowling"
+
+
+@figure.command(name="first-frame")
+@dataclass(frozen=True)
+class FigureFirstFrame:
+    """Move the object of a pretrained first-frame reconstruction (LGM), and draw six frames.
+
+    A circle and a depth interval in the reference view select the object; what else lies in a
+    smaller footprint, its ghosts, is left out; the rest stays. The first state is searched without
+    a scene (65,536 candidates, +0.72 in x within two seconds), and the model's displacements are
+    applied at the object's centroid, one scene unit a unit.
+
+    newtongs figure first-frame alley.ply --circle 70 365 22 --depth 1.44 1.56
+
+    Without --circle the reference view is drawn, for you to choose in. `newtongs figure first-frame
+    bowling` needs no file: it makes a stand-in for the paper's alley, ghosts included.
+    """
+
+    resumes: ClassVar[bool] = False
+    scene: Annotated[str, tyro.conf.Positional, tyro.conf.arg(metavar="SCENE")] = STAND_IN
+    """LGM's output: .ply, or a tensor (..., N, 14) as .pt, .npy or .safetensors. Or: bowling."""
+    out: Path = Path("first_frame")
+    """Folder to write to."""
+    circle: tuple[float, float, float] | None = None
+    """Centre from the left and from the top, and radius, in pixels of the reference view."""
+    depth: tuple[float, float] | None = None
+    """Nearest and farthest depth of the object, in scene units."""
+    footprint: float = FOOTPRINT
+    """Radius of the circle in which ghosts are left out, as a fraction of the circle's."""
+    ghost_depth: tuple[float, float] | None = None
+    """Leave ghosts out between these depths only. Default: at all depths, as in the paper."""
+    cameras: Path | None = None
+    """Reference view: the first camera of a transforms.json or of a folder of COLMAP text files.
+    Default: LGM's own, 512 x 512 pixels, 49.1 degrees, at (0, 0, 1.5)."""
+    clips: Path | None = None
+    """Folder of public videos (Sora.mp4, ..., or Acceleration/ with them) for a second figure:
+    the strip above their first and final frames."""
+    seed: int = 7301
+    """Which trained model: 7301, 7302 or 7303."""
+    candidates: int = CANDIDATES
+    """First states to try."""
+    size: int = 210
+    """Width of one picture in pixels."""
+    color: tuple[float, float, float] | None = None
+    """Colour where no Gaussian is, from 0 to 1. Default: white, as LGM has it."""
+
+    def run(self) -> None:
+        """Draw, and say where it is and what was selected."""
+        self.check()
+        scene, region = self.read()
+        camera = self.camera()
+        if region is None:
+            self.show_view(scene, camera)
+            return
+        with progress_bar("candidates") as advance:
+            moving = figures.first_frame(
+                scene, region, camera=camera, seed=self.seed, candidates=self.candidates,
+                progress=advance,
+            )  # fmt: skip
+        self.draw(moving)
+
+    def check(self) -> None:
+        """What can be told before the work."""
+        check_folder(self.out)
+        check_size(self.size)
+        if self.color is not None and not all(0 <= c <= 1 for c in self.color):
+            raise InputError(f"color: expected three numbers from 0 to 1, got {self.color}")
+        if self.candidates < 1:
+            raise InputError(f"candidates must be at least 1, got {self.candidates}")
+        if self.clips is not None:
+            clips_in(self.clips, figures.VIDEO_FOLDER)
+
+    def read(self) -> tuple[GaussianScene, figures.Region | None]:
+        """The Gaussians, and which of them are the object, as far as that was said."""
+        known = None
+        path = Path(self.scene)
+        if self.scene == STAND_IN:
+            path = self.out / "bowling_lgm.npy"
+            known = figures.write_stand_in(path)
+        scene = load(path)
+        if self.circle is None and self.depth is None:
+            return scene, known
+        return scene, self.region(scene)
+
+    def region(self, scene: GaussianScene) -> figures.Region:
+        """Circle and depth, of which there must be both."""
+        if self.circle is None:
+            raise InputError("--depth selects nothing without --circle U V R; give both")
+        if self.depth is None:
+            camera = load_cameras(self.cameras)[0] if self.cameras else figures.lgm_camera()
+            raise InputError(
+                f"--circle needs --depth NEAR FAR; {depths(scene, camera, self.circle)}"
+            )
+        return figures.Region(self.circle, self.depth, self.footprint, self.ghost_depth)
+
+    def camera(self) -> Camera:
+        """The reference view."""
+        return load_cameras(self.cameras)[0] if self.cameras else figures.lgm_camera()
+
+    def background(self) -> tuple[float, float, float]:
+        """The colour asked for, or what suits the scene."""
+        plain = figures.STAND_IN_COLOR if self.scene == STAND_IN else figures.WHITE
+        return self.color or plain
+
+    def show_view(self, scene: GaussianScene, camera: Camera) -> None:
+        """Draw the reference view, since nobody said where the object is in it."""
+        path = self.out / "reference.png"
+        write_png(path, render(scene, camera, background=self.background()))
+        print(
+            f"no object named; the reference view, {camera.width} x {camera.height} pixels, is in "
+            f"{path}: find the object there and give --circle U V R --depth NEAR FAR"
+        )
+
+    def draw(self, moving: figures.FirstFrame) -> None:
+        """Both figures, as far as their input is there, and the facts."""
+        stands_in = self.scene == STAND_IN
+        source = "made by code, in place of the paper's LGM asset" if stands_in else self.scene
+        with progress_bar("times") as advance:
+            drawn = figures.first_frame_figure(
+                self.out / "first_frame.png", moving, width=self.size, source=source,
+                background=self.background(), progress=advance,
+            )  # fmt: skip
+        tell(drawn)
+        write_json(self.out / "first_frame.json", dict(drawn.facts))
+        if self.clips is None:
+            print(figures.videos_wanted())
+            return
+        with progress_bar("times") as advance:
+            both = figures.juxtaposed_figure(
+                self.out / "with_videos.png", moving, clips=self.clips, width=self.size,
+                background=self.background(), source=source, progress=advance,
+            )  # fmt: skip
+        tell(both)
+
+
+def depths(scene: GaussianScene, camera: Camera, circle: tuple[float, float, float]) -> str:
+    """At which depths there is something in a circle, in words."""
+    pixels, z = camera.project(scene.means)
+    away = torch.linalg.vector_norm(pixels - pixels.new_tensor(circle[:2]), dim=-1)
+    inside = z[(z > 0) & (away <= circle[2])]
+    if not len(inside):
+        return "there is no Gaussian in that circle"
+    low, middle, high = (float(inside.quantile(q)) for q in (0, 0.5, 1))
+    return (
+        f"the {len(inside):,} Gaussians in that circle have depths {low:.4g} to {high:.4g}, "
+        f"half of them below {middle:.4g}"
+    )
