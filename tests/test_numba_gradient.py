@@ -117,13 +117,62 @@ def test_an_update_is_the_references(tmp_path, micro_batch):
     )
 
 
-@pytest.mark.parametrize(
-    "config", [{"solver": "euler"}, {"contact": False}, {"contact_residual": False}]
-)
-def test_other_configurations_are_left_to_the_reference(tmp_path, config):
-    model, group = some_model(**config), Ranks(0, 1, torch.device("cpu"))
-    settings = TrainConfig(data=tmp_path, out=tmp_path)
-    assert isinstance(make_update(model, torch.arange(3) / 24, settings, group), ReferenceUpdate)
+ABLATIONS = [
+    {"solver": "euler"},
+    {"max_dt": 1 / 15},
+    {"max_dt": 1 / 60},
+    {"contact": False},
+    {"continuous_residual": False},
+    {"contact_residual": False},
+    {"continuous_residual": False, "contact_residual": False},
+    {"prior": False},
+    {"prior": False, "contact": False},
+    {"prior": False, "solver": "euler"},
+]
+
+
+@pytest.mark.parametrize("config", ABLATIONS, ids=str)
+def test_every_ablation(config):
+    """The same bounds as for the full model; what a model does not use has no gradient."""
+    model, z0, times = some_model(**config), some_states(50), torch.arange(8) / 24
+    g = cotangent(50, 8)
+    rollout = CompiledRollout(model, times)
+    out = rollout.forward(z0)
+    rollout.backward(g)
+    rollout.collect()
+    expected, gradients = exact(model, z0, times, g)
+    assert (out - expected).abs().max() < 1e-5
+    for p, q in zip(model.parameters(), gradients, strict=True):
+        if q is None:
+            assert p.grad is None or not p.grad.any()
+        else:
+            assert (p.grad - q).norm() < 3e-5 * q.norm() + 1e-6
+
+
+@pytest.mark.parametrize("config", ABLATIONS, ids=str)
+def test_every_ablation_is_trained_by_compiled_code(tmp_path, config):
+    times, group = torch.arange(6) / 24, Ranks(0, 1, torch.device("cpu"))
+    settings = TrainConfig(data=tmp_path, out=tmp_path, backend="fused")
+    target = some_model(hidden=8).rollout(some_states(20), times).detach()
+    model = some_model(**config)
+    reference = copy.deepcopy(model)
+    made = make_update(model, times, settings, group)
+    assert isinstance(made, CompiledUpdate)
+    terms = made(target, 40)
+    expected = ReferenceUpdate(reference, times, settings, group)(target, 40)
+    assert terms == pytest.approx(expected, rel=1e-5, abs=1e-7)  # one minus a cosine, as above
+    assert torch.allclose(
+        made.predict(target[:, 0]), reference.rollout(target[:, 0], times), atol=1e-5
+    )
+
+
+def test_a_subclass_is_left_to_the_reference(tmp_path):
+    class Other(GaussianNND):
+        """It might have changed an equation."""
+
+    group, settings = Ranks(0, 1, torch.device("cpu")), TrainConfig(data=tmp_path, out=tmp_path)
+    made = make_update(Other(NNDConfig(hidden=8)), torch.arange(3) / 24, settings, group)
+    assert isinstance(made, ReferenceUpdate)
 
 
 def test_several_threads_give_the_same_bits_again(tmp_path):

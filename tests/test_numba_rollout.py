@@ -30,6 +30,9 @@ SWITCHES = [
     {"contact": False},
     {"continuous_residual": False},
     {"contact_residual": False},
+    {"prior": False},
+    {"prior": False, "solver": "euler"},
+    {"prior": False, "contact": False},
     {"hidden": 1},
     {"hidden": 256},
 ]

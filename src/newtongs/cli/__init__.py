@@ -13,6 +13,7 @@ from rich.text import Text
 from ..errors import InputError
 from ..training import Interrupted
 from . import (  # noqa: F401  (each adds its commands)
+    ablations,
     animate,
     collider,
     data,

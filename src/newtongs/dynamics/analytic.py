@@ -55,6 +55,17 @@ def rates(z: StateTensor, c: Coefficients) -> StateTensor:
     )
 
 
+def kinematics(z: StateTensor) -> StateTensor:
+    """What the state's own meaning gives: ``p' = v``, ``q' = 1/2 q (x) [0, w]``, ``s' = u``.
+
+    Velocities do not change.
+    """
+    x = State(z)
+    zero3, zero1 = torch.zeros_like(x.p), torch.zeros_like(x.m)
+    q = rotations.derivative(x.q, x.w)
+    return pack(p=x.v, q=q, v=zero3, w=zero3, s=x.u, u=zero3, m=zero1, e=zero1, mu=zero1)
+
+
 def correction(r_v: Vec3, r_w: Vec3, r_s: Vec3) -> StateTensor:
     """Residual accelerations in the channels they correct, zeros in the others."""
     zero3 = torch.zeros_like(r_v)

@@ -13,7 +13,7 @@ from ..errors import InputError, unknown_name
 from ..state import DIM, State, as_tensor, project, replace
 from ..types import StateTensor, Times
 from . import floor
-from .analytic import Coefficients, correction, rates
+from .analytic import Coefficients, correction, kinematics, rates
 from .rollout import rollout
 from .solvers import SOLVERS
 
@@ -36,6 +36,13 @@ class NNDConfig:
     """Whether f_theta corrects the accelerations."""
     contact_residual: bool = True
     """Whether h_phi corrects the velocities after a hit."""
+    prior: bool = True
+    """Whether the analytic terms exist: gravity, damping, scale restoration, and the floor's
+    restitution, attenuation and lift. Without them (our ablation) the networks stand alone:
+    accelerations are alpha f_theta(z), the change of the velocities at a hit is
+    alpha_imp h_phi(z), both without the tanh and with amplitudes that start at 1, because a
+    bounded correction could never replace gravity. Kinematics (p' = v, q' from w, s' = u) define
+    the state and stay; `contact` decides whether hits are looked for."""
 
     def __post_init__(self) -> None:
         if self.solver not in SOLVERS:
@@ -46,6 +53,11 @@ class NNDConfig:
             raise InputError(f"max_dt must be a positive number of seconds, got {self.max_dt}")
         if self.hidden < 1:
             raise InputError(f"hidden must be at least 1, got {self.hidden}")
+
+    @property
+    def whole(self) -> bool:
+        """Whether every parameter of the model counts."""
+        return self.prior and self.contact and self.continuous_residual and self.contact_residual
 
 
 def residual_network(hidden: int, layers: int, outputs: int, init: str) -> nn.Sequential:
@@ -80,15 +92,31 @@ class GaussianNND(nn.Module):
         self.c_w = nn.Parameter(torch.tensor(0.05))
         self.k_s = nn.Parameter(torch.tensor(0.25))
         self.c_s = nn.Parameter(torch.tensor(0.08))
-        self.alpha = nn.Parameter(torch.tensor(0.01))
-        self.alpha_imp = nn.Parameter(torch.tensor(0.01))
+        self.alpha = nn.Parameter(torch.tensor(self.amplitude))
+        self.alpha_imp = nn.Parameter(torch.tensor(self.amplitude))
         self.f_theta = residual_network(self.config.hidden, 2, 9, self.config.init)
         self.h_phi = residual_network(self.config.hidden, 1, 6, self.config.init)
 
     @property
+    def amplitude(self) -> float:
+        """Initial ``alpha`` and ``alpha_imp``: of a small correction, or of the networks alone."""
+        return 0.01 if self.config.prior else 1.0
+
+    @property
     def coefficients(self) -> Coefficients:
-        """Effective coefficients ``|c_v|, |c_w|, |k_s|, |c_s|``."""
+        """Effective coefficients ``|c_v|, |c_w|, |k_s|, |c_s|``; all zero without the prior."""
+        if not self.config.prior:
+            zero = torch.zeros_like(self.c_v)
+            return Coefficients(zero, zero, zero, zero)
         return Coefficients(self.c_v.abs(), self.c_w.abs(), self.k_s.abs(), self.c_s.abs())
+
+    @property
+    def scalars(self) -> Tensor:
+        """All learned scalars as they count ``(6,)``: the coefficients, alpha, alpha_imp."""
+        c = self.coefficients
+        return torch.stack(
+            [torch.as_tensor(x) for x in (c.c_v, c.c_w, c.k_s, c.c_s, self.alpha, self.alpha_imp)]
+        )
 
     @property
     def max_dt(self) -> float:
@@ -106,11 +134,15 @@ class GaussianNND(nn.Module):
 
     def field(self, z: StateTensor) -> StateTensor:
         """Right-hand side of Eq. 4: the rate of every channel of ``z`` (..., 22)."""
-        dz = rates(z, self.coefficients)
+        dz = rates(z, self.coefficients) if self.config.prior else kinematics(z)
         if self.config.continuous_residual:
-            r = self.alpha * torch.tanh(self.f_theta(z))
+            r = self.alpha * self.bounded(self.f_theta(z))
             dz = dz + correction(*r.split(3, dim=-1))
         return dz
+
+    def bounded(self, output: Tensor) -> Tensor:
+        """A network's output as it counts: its tanh, or without the prior as it is."""
+        return torch.tanh(output) if self.config.prior else output
 
     def step(self, z: StateTensor, h: float) -> StateTensor:
         """One continuous substep of ``h`` seconds, projected."""
@@ -118,11 +150,12 @@ class GaussianNND(nn.Module):
 
     def jump(self, z: StateTensor) -> StateTensor:
         """Floor response with the learned correction of the velocities after it."""
-        z = floor.jump(z)
+        if self.config.prior:
+            z = floor.jump(z)
         if not self.config.contact_residual:
             return z
         x = State(z)
-        dv, dw = (self.alpha_imp * torch.tanh(self.h_phi(z))).split(3, dim=-1)
+        dv, dw = (self.alpha_imp * self.bounded(self.h_phi(z))).split(3, dim=-1)
         return replace(z, v=x.v + dv, w=x.w + dw)
 
     def rollout(

@@ -1,6 +1,7 @@
 """One explicit step of ``z' = f(z)``; intermediate states are projected before ``f`` sees them."""
 
 from collections.abc import Callable
+from typing import NamedTuple
 
 from torch import Tensor
 
@@ -22,8 +23,20 @@ def rk4(f: Field, z: Tensor, h: float, project: Field) -> Tensor:
     return project(z + h / 6 * (k1 + 2 * k2 + 2 * k3 + k4))
 
 
-# The same as a table, for code that takes the stages one by one: of the first three, how far ahead
-# the next one is evaluated, and the share in the sum; the fourth has the share one.
-RK4_STAGES = ((0.5, 1.0), (0.5, 2.0), (1.0, 2.0))
-
 SOLVERS: dict[str, Step] = {"rk4": rk4, "euler": euler}
+
+
+class Scheme(NamedTuple):
+    """A solver as a table, for code that takes its stages one by one."""
+
+    stages: tuple[tuple[float, float], ...]
+    """Of every stage but the last: how far ahead the next is evaluated, and its share in the sum.
+    The last has the share one."""
+    divisor: int
+    """Of the sum: the step goes ``h / divisor`` times it."""
+
+
+SCHEMES = {
+    "rk4": Scheme(((0.5, 1.0), (0.5, 2.0), (1.0, 2.0)), divisor=6),
+    "euler": Scheme((), divisor=1),
+}

@@ -44,8 +44,8 @@ class CompiledUpdate:
         for rollout in self.rollouts[:many]:
             rollout.collect()
         for p in self.model.parameters():
-            assert p.grad is not None
-            self.group.sum(p.grad)
+            if p.grad is not None:  # on every rank: a parameter that this model does not use
+                self.group.sum(p.grad)
         totals = self.group.sum(torch.stack([torch.stack(list(x.values())) for x in terms]).sum(0))
         return dict(zip(terms[0], totals.tolist(), strict=True))
 

@@ -7,6 +7,8 @@ from torch import Tensor
 
 from ..dynamics import GaussianNND
 from ..dynamics.backends.triton_rollout import FusedRollout
+from ..dynamics.rollout import intervals, substeps
+from ..dynamics.solvers import SCHEMES
 from ..types import StateTensor, Times
 from .config import LossWeights, TrainConfig
 from .loss import objective
@@ -14,6 +16,7 @@ from .ranks import Ranks
 
 WARM_UP = 2  # passes before the capture: compilation, and the allocator finding its sizes
 BYTES_A_FRAME = 7_000  # kept of one sequence for the backward pass, measured: 26 GB at full size
+EVALUATIONS = 8  # of the network in such a frame
 
 
 class FusedUpdate:
@@ -56,10 +59,17 @@ class FusedUpdate:
         """Sequences to take at once: all of them, or equal pieces that fit."""
         if self.micro_batch is None:
             free, _ = torch.cuda.mem_get_info(target.device)
-            most = max(1, int(0.85 * free / (BYTES_A_FRAME * target.shape[1])))
+            most = max(1, int(0.85 * free / (self._frame_bytes() * target.shape[1])))
             pieces = -(-len(target) // most)
             self.micro_batch = -(-len(target) // pieces)
         return self.micro_batch
+
+    def _frame_bytes(self) -> float:
+        """As measured, in proportion to the evaluations that the solver needs for a frame."""
+        c, dt = self.model.config, intervals(self.times)
+        stages = len(SCHEMES[c.solver].stages) + 1
+        evaluations = stages * sum(substeps(t, c.max_dt) for t in dt) / len(dt)
+        return BYTES_A_FRAME * evaluations / EVALUATIONS
 
     def predict(self, z0: StateTensor) -> StateTensor:
         """See :class:`newtongs.training.update.Update`."""

@@ -39,6 +39,10 @@ class Interrupted(Exception):  # noqa: N818  (not an error: the run is saved and
     """A signal asked the run to stop; everything up to the last update is on disk."""
 
 
+class DivergedError(InputError):
+    """The loss or its gradient is no number any more."""
+
+
 def train(config: TrainConfig, *, progress: Progress | None = None) -> Path:
     """Train, or go on training, and return the best weights' file."""
     with ranks(config.device) as group, stop_flag() as stopped:
@@ -73,7 +77,7 @@ def train(config: TrainConfig, *, progress: Progress | None = None) -> Path:
                 terms = update(rows[group.share(chosen)], len(chosen))
                 terms["gradient"] = gradient_norm(model)
                 if not math.isfinite(terms["total"] + terms["gradient"]):
-                    raise InputError(
+                    raise DivergedError(
                         f"loss {terms['total']} and gradient {terms['gradient']} at epoch "
                         f"{at.epoch}, update {at.update + 1} are no numbers; "
                         f"{folder.last} is the run before it"

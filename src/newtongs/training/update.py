@@ -32,7 +32,10 @@ class ReferenceUpdate:
     def __init__(self, model: GaussianNND, times: Times, config: TrainConfig, group: Ranks) -> None:
         self.model, self.times, self.config, self.group = model, times, config, group
         self.micro_batch = config.micro_batch or (512 if group.device.type == "cpu" else 8192)
-        self.parallel = DistributedDataParallel(model) if group.size > 1 else None
+        self.parallel = None
+        if group.size > 1:  # an ablated model has parameters that no loss reaches
+            unused = not model.config.whole
+            self.parallel = DistributedDataParallel(model, find_unused_parameters=unused)
 
     def __call__(self, target: StateTensor, batch: int) -> dict[str, float]:
         """See :class:`Update`."""
@@ -72,7 +75,7 @@ def make_update(model: GaussianNND, times: Times, config: TrainConfig, group: Ra
             return CompiledUpdate(model, times, config, group)
     if config.backend == "fused":
         raise InputError(
-            "the fused backend needs the full model with RK4, and newtongs[fast] on the CPU or "
-            "Triton and a hidden width of 128 or 256 on CUDA; use --backend reference"
+            "the fused backend needs newtongs[fast] on the CPU, or Triton and a hidden width of "
+            "128 or 256 on CUDA; use --backend reference"
         )
     return ReferenceUpdate(model, times, config, group)

@@ -66,6 +66,7 @@ class Plain(NamedTuple):
     contact: bool
     continuous_residual: bool
     contact_residual: bool
+    prior: bool
 
 
 @torch.no_grad()
@@ -132,6 +133,7 @@ def _plain(model: GaussianNND) -> Plain:
         contact=config.contact,
         continuous_residual=config.continuous_residual,
         contact_residual=config.contact_residual,
+        prior=config.prior,
     )
 
 
@@ -305,22 +307,32 @@ def _project(z: Array) -> None:
 
 @_compiled("contract")
 def _rates(z: Array, model: Plain, dz: Array) -> None:
-    """``analytic.rates`` of one row; the material's rates stay zero."""
+    """``analytic.rates`` of one row; the material's rates stay zero.
+
+    Without the prior the coefficients are zero, and with gravity gone ``kinematics`` is left.
+    """
     for i in range(3):
         dz[P + i] = z[V + i]
         dz[V + i] = -model.c_v * z[V + i] / z[M]
         dz[W + i] = -model.c_w * z[W + i]
         dz[S + i] = z[U + i]
         dz[U + i] = -model.k_s * (z[S + i] - ONE) - model.c_s * z[U + i]
-    dz[V] += G_X
-    dz[V + 1] += G_Y
-    dz[V + 2] += G_Z
+    if model.prior:
+        dz[V] += G_X
+        dz[V + 1] += G_Y
+        dz[V + 2] += G_Z
     qw, qx, qy, qz = z[Q], z[Q + 1], z[Q + 2], z[Q + 3]
     wx, wy, wz = z[W], z[W + 1], z[W + 2]
     dz[Q] = HALF * (-qx * wx - qy * wy - qz * wz)
     dz[Q + 1] = HALF * (qw * wx + qy * wz - qz * wy)
     dz[Q + 2] = HALF * (qw * wy - qx * wz + qz * wx)
     dz[Q + 3] = HALF * (qw * wz + qx * wy - qy * wx)
+
+
+@_compiled("contract")
+def _bounded(output: np.float32, model: Plain) -> np.float32:
+    """``GaussianNND.bounded``."""
+    return np.float32(math.tanh(output)) if model.prior else output
 
 
 @_compiled("contract")
@@ -333,9 +345,9 @@ def _field(z: Array, model: Plain) -> Array:
         r = _network(z, model.f_theta)
         for row in range(len(z)):
             for i in range(3):
-                dz[row, V + i] += model.alpha * math.tanh(r[row, i])
-                dz[row, W + i] += model.alpha * math.tanh(r[row, 3 + i])
-                dz[row, U + i] += model.alpha * math.tanh(r[row, 6 + i])
+                dz[row, V + i] += model.alpha * _bounded(r[row, i], model)
+                dz[row, W + i] += model.alpha * _bounded(r[row, 3 + i], model)
+                dz[row, U + i] += model.alpha * _bounded(r[row, 6 + i], model)
     return dz
 
 
@@ -381,17 +393,18 @@ def _floor(z: Array, model: Plain) -> None:
         radius = R_MIN if radius < R_MIN else radius
         if not (x[V + 1] < ZERO and x[P + 1] - radius <= ZERO):
             continue
-        x[P + 1] = radius
-        x[V] *= ONE - x[MU]
-        x[V + 1] *= -x[E]
-        x[V + 2] *= ONE - x[MU]
-        for i in range(W, W + 3):
-            x[i] *= ONE - HALF * x[MU]
+        if model.prior:
+            x[P + 1] = radius
+            x[V] *= ONE - x[MU]
+            x[V + 1] *= -x[E]
+            x[V + 2] *= ONE - x[MU]
+            for i in range(W, W + 3):
+                x[i] *= ONE - HALF * x[MU]
         if model.contact_residual:
             d = _network(z[row : row + 1], model.h_phi)[0]
             for i in range(3):
-                x[V + i] += model.alpha_imp * math.tanh(d[i])
-                x[W + i] += model.alpha_imp * math.tanh(d[3 + i])
+                x[V + i] += model.alpha_imp * _bounded(d[i], model)
+                x[W + i] += model.alpha_imp * _bounded(d[3 + i], model)
         _project(x)
 
 

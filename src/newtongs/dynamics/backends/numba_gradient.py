@@ -17,7 +17,7 @@ from ...state import DIM, project
 from ...types import StateTensor, Times
 from ..gaussian_nnd import GaussianNND
 from ..rollout import intervals, substeps
-from ..solvers import RK4_STAGES
+from ..solvers import SCHEMES
 from .numba_few import (
     HALF,
     MU,
@@ -38,9 +38,7 @@ from .numba_few import (
     _compiled,
     _exp,
 )
-from .numba_many import MOVING, _bias_tanh, _move, _rates, _stage
-
-STAGES = 4
+from .numba_many import MOVING, _move, _rates, _stage, bounded
 
 
 class Columns:
@@ -62,7 +60,7 @@ class Evaluation:
         rows = x.shape[1]
         self.x = Columns(x)
         self.hidden = [Columns.empty(len(w), rows) for w in network.weights[:-1]]  # before SiLU
-        self.r = Columns.empty(len(network.weights[-1]), rows)  # after the tanh
+        self.r = Columns(torch.zeros(len(network.weights[-1]), rows))  # after the tanh
 
 
 class Scratch:
@@ -76,9 +74,13 @@ class Scratch:
 
 
 class ColumnNetwork:
-    """A residual network with tanh output over columns, and the sums of its weights' gradients."""
+    """A residual network over columns, and the sums of its weights' gradients.
 
-    def __init__(self, network: nn.Sequential) -> None:
+    Its outputs are bounded by tanh, or as they are without the prior.
+    """
+
+    def __init__(self, network: nn.Sequential, *, prior: bool) -> None:
+        self.prior = prior
         self.layers = [layer for layer in network if isinstance(layer, nn.Linear)]
         self.weights = [layer.weight.detach() for layer in self.layers]  # views: always current
         self.turned = [w.T for w in self.weights]
@@ -87,14 +89,14 @@ class ColumnNetwork:
         self.b_sums = [np.zeros_like(b) for b in self.biases]
 
     def forward(self, at: Evaluation, room: Scratch) -> None:
-        """``at.r = tanh(network(at.x))``."""
+        """``at.r = GaussianNND.bounded(network(at.x))``."""
         x = at.x
         for w, b, a, h in zip(self.weights, self.biases, at.hidden, room.h, strict=False):
             torch.mm(w, x.tensor, out=a.tensor)
             _bias_silu_apart(a.array, b, h.array)
             x = h
         torch.mm(self.weights[-1], x.tensor, out=at.r.tensor)
-        _bias_tanh(at.r.array, self.biases[-1])
+        bounded(at.r.array, self.biases[-1], self.prior)
 
     def backward(self, at: Evaluation, room: Scratch) -> None:
         """``room.gx`` from the outputs' ``room.d[-1]``; the weights' gradients go to the sums."""
@@ -143,29 +145,24 @@ class CompiledRollout:
     """
 
     def __init__(self, model: GaussianNND, times: Times) -> None:
-        self.model = model
-        self.f, self.h = ColumnNetwork(model.f_theta), ColumnNetwork(model.h_phi)
-        limit = model.config.max_dt
+        self.model, self.config, self.scheme = model, model.config, SCHEMES[model.config.solver]
+        prior, limit = model.config.prior, model.config.max_dt
+        self.f, self.h = (ColumnNetwork(x, prior=prior) for x in (model.f_theta, model.h_phi))
         self.steps = [[dt / n] * n for dt in intervals(times) for n in (substeps(dt, limit),)]
         self.scalars = np.zeros(6)  # sums of the coefficients' gradients
         self.tape: list[Substep] = []
 
     @staticmethod
     def supports(model: GaussianNND) -> bool:
-        """Whether this covers the model's configuration; a subclass may have other equations."""
-        if type(model) is not GaussianNND:
-            return False
-        c = model.config
-        plain = model.c_v.dtype == torch.float32 and model.c_v.device.type == "cpu"
-        whole = c.contact and c.continuous_residual and c.contact_residual
-        return plain and whole and c.solver == "rk4"
+        """Whether this covers the model; a subclass may have other equations."""
+        like = model.c_v
+        plain = like.dtype == torch.float32 and like.device.type == "cpu"
+        return type(model) is GaussianNND and plain
 
-    def coefficients(self) -> Tensor:
-        """The learned scalars ``(6,)``, attached to the model's parameters."""
-        m = self.model
-        return torch.stack(
-            [m.c_v.abs(), m.c_w.abs(), m.k_s.abs(), m.c_s.abs(), m.alpha, m.alpha_imp]
-        )
+    def _scalars(self) -> Array:
+        """What compiled code reads, as ``numba_many.scalars_of`` has it."""
+        c = [*self.model.scalars.tolist(), self.config.prior]
+        return np.array(c, np.float32)
 
     def _record(self, rows: int) -> list[Substep]:
         """Room for all substeps of so many rows."""
@@ -173,14 +170,15 @@ class CompiledRollout:
             self.tape = []  # the old one goes before the new one comes
             self.room = Scratch(self.f, rows)
             for h in (h for hs in self.steps for h in hs):
-                stages = [Evaluation(self.f, torch.empty(DIM, rows)) for _ in range(STAGES)]
+                count = len(self.scheme.stages) + 1
+                stages = [Evaluation(self.f, torch.empty(DIM, rows)) for _ in range(count)]
                 self.tape.append(Substep(h, stages, np.empty((MOVING, rows), np.float32)))
         return self.tape
 
     @torch.no_grad()
     def forward(self, z0: StateTensor) -> StateTensor:
         """States ``(rows, T, 22)`` from float32 ``z0`` (rows, 22)."""
-        c = self.coefficients().detach().numpy()
+        c = self._scalars()
         z, record = project(z0).T.contiguous().numpy(), iter(self._record(len(z0)))
         frames = [z]
         for substeps_of_frame in self.steps:
@@ -193,15 +191,22 @@ class CompiledRollout:
         s.total[:] = 0
         for at in s.stages:
             at.x.array[:] = z  # the material; what moves is overwritten from the second stage on
-        for at, after, (ahead, weight) in zip(s.stages, s.stages[1:], RK4_STAGES, strict=False):
-            self.f.forward(at, self.room)
+        pairs = zip(s.stages[:-1], s.stages[1:], self.scheme.stages, strict=True)
+        for at, after, (ahead, weight) in pairs:
+            self._residual(at)
             step, share = np.float32(ahead * s.h), np.float32(weight)
             _next_stage(z, at.x.array, at.r.array, c, step, share, s.total, after.x.array)
         last, out = s.stages[-1], z.copy()
-        self.f.forward(last, self.room)
-        _last_stage(z, last.x.array, last.r.array, c, np.float32(s.h / 6), s.total, out)
-        s.landing = self._land(out, c)
+        self._residual(last)
+        step = np.float32(s.h / self.scheme.divisor)
+        _last_stage(z, last.x.array, last.r.array, c, step, s.total, out)
+        s.landing = self._land(out, c) if self.config.contact else None
         return out
+
+    def _residual(self, at: Evaluation) -> None:
+        """The continuous residual at a stage; without one its room holds zeros."""
+        if self.config.continuous_residual:
+            self.f.forward(at, self.room)
 
     def _land(self, x: Array, c: Array) -> Landing | None:
         """The floor's answer, written into ``x``."""
@@ -210,8 +215,10 @@ class CompiledRollout:
             return None
         before = np.ascontiguousarray(x[:, rows])
         at = Evaluation(self.h, torch.from_numpy(before.copy()))
-        _jump(at.x.array)
-        self.h.forward(at, Scratch(self.h, len(rows)))
+        if self.config.prior:
+            _jump(at.x.array)
+        if self.config.contact_residual:
+            self.h.forward(at, Scratch(self.h, len(rows)))
         landed = at.x.array.copy()
         _correct(landed, at.r.array, c[5])
         _move(landed, ZERO, np.zeros((MOVING, len(rows)), np.float32), landed)
@@ -221,7 +228,7 @@ class CompiledRollout:
     @torch.no_grad()
     def backward(self, g_frames: Tensor) -> None:
         """Sum up the gradients, given that of the last rollout's ``(rows, T, 22)``."""
-        c = self.coefficients().detach().numpy()
+        c = self._scalars()
         given = g_frames.permute(1, 2, 0)[:, :MOVING].contiguous().numpy()
         g = np.zeros_like(given[0])
         ends = [frame for frame, hs in enumerate(self.steps, start=1) for _ in hs]
@@ -236,31 +243,40 @@ class CompiledRollout:
         """Add the sums to the parameters' gradients and start anew."""
         self.f.collect()
         self.h.collect()
-        self.coefficients().backward(torch.from_numpy(self.scalars).float())
+        self.model.scalars.backward(torch.from_numpy(self.scalars).float())
         self.scalars[:] = 0
 
     def _backward(self, s: Substep, g: Array, c: Array) -> Array:
         """Gradient of a substep's start, given that of its end."""
         if s.landing is not None:
             g = self._land_back(s.landing, g, c)
-        f, room, z = self.f, self.room, s.stages[0].x.array
-        d, b_sum = room.d[-1].array, f.b_sums[-1]
+        room, z, whole = self.room, s.stages[0].x.array, np.float32(s.h / self.scheme.divisor)
         g_z = g.copy()
-        _project_back(z, np.float32(s.h / 6), s.total, g_z)
-        a = g_sum = np.float32(s.h / 6) * g_z
-        last = s.stages[-1]
-        _residual_back(last.x.array, last.r.array, a, c, d, b_sum, self.scalars)
-        f.backward(last, room)
-        _rates_back(last.x.array, a, c, room.moving)
+        _project_back(z, whole, s.total, g_z)
+        a = g_sum = whole * g_z
+        self._field_back(s.stages[-1], a, c)
         a = np.empty_like(g_sum)
-        for at, (ahead, weight) in zip(s.stages[-2::-1], RK4_STAGES[::-1], strict=True):
+        for at, (ahead, weight) in zip(s.stages[-2::-1], self.scheme.stages[::-1], strict=True):
             step, share, x, r = np.float32(ahead * s.h), np.float32(weight), at.x.array, at.r.array
             _stage_back(z, x, r, c, step, share, room.moving, g_z, g_sum, a)
-            _residual_back(x, r, a, c, d, b_sum, self.scalars)
-            f.backward(at, room)
-            _rates_back(x, a, c, room.moving)
+            self._field_back(at, a, c)
         g_z += room.moving  # the first stage's state is the start itself
         return g_z
+
+    def _field_back(self, at: Evaluation, a: Array, c: Array) -> None:
+        """From the gradient ``a`` of a stage's rates to that of its state, in ``room.moving``."""
+        room, x, r = self.room, at.x.array, at.r.array
+        # Without a residual its outputs' gradient is of no use; the scalars' sums still are.
+        b_sum = self.f.b_sums[-1] if self.config.continuous_residual else np.zeros_like(r[:, 0])
+        if self.config.prior:
+            _residual_back(x, r, a, c, room.d[-1].array, b_sum, self.scalars)
+        else:
+            _outputs_back(r, a, c[4], room.d[-1].array, b_sum, self.scalars)
+        if self.config.continuous_residual:
+            self.f.backward(at, room)
+        else:
+            room.moving[:] = 0
+        _rates_back(x, a, c, room.moving)
 
     def _land_back(self, s: Landing, g: Array, c: Array) -> Array:
         """Gradient before the floor's answer."""
@@ -268,17 +284,23 @@ class CompiledRollout:
         corrected, d = s.after.x.array.copy(), s.after.r.array
         _correct(corrected, d, c[5])
         _project_back(corrected, ZERO, np.zeros_like(b), b)
-        velocities = b[V : V + 6]
-        self.scalars[5] += float((d * velocities).sum(dtype=np.float64))
-        room = Scratch(self.h, len(s.rows))
-        room.d[-1].array[:] = c[5] * velocities * (ONE - d * d)
-        self.h.b_sums[-1] += room.d[-1].array.sum(1)
-        self.h.backward(s.after, room)
-        b += room.moving
-        _jump_back(s.before, b)
+        if self.config.contact_residual:
+            b += self._impulse_back(s.after, b[V : V + 6], c[5])
+        if self.config.prior:
+            _jump_back(s.before, b)
         g = g.copy()
         g[:, s.rows] = b
         return g
+
+    def _impulse_back(self, at: Evaluation, velocities: Array, alpha: np.float32) -> Array:
+        """What the velocities' gradient after a hit gives the state, through the network."""
+        d, room = at.r.array, Scratch(self.h, at.x.array.shape[1])
+        self.scalars[5] += float((d * velocities).sum(dtype=np.float64))
+        slope = ONE - d * d if self.config.prior else ONE
+        room.d[-1].array[:] = alpha * velocities * slope
+        self.h.b_sums[-1] += room.d[-1].array.sum(1)
+        self.h.backward(at, room)
+        return room.moving
 
 
 # --- compiled from here on ------------------------------------------------------------------------
@@ -431,6 +453,19 @@ def _residual_back(
                 y = c[4] * rates[j] * (ONE - line[j] * line[j])
                 slope[j] = y
                 total += y
+            b_sum[k] += total
+
+
+@_compiled("contract", "reassoc")
+def _outputs_back(r: Array, a: Array, alpha: np.float32, d: Array, b_sum: Array, sums: Any) -> None:
+    """``_residual_back`` without the prior: no tanh to go through, no coefficients."""
+    for i in range(3):
+        for k, start in ((i, V), (3 + i, W), (6 + i, U)):
+            sums[4] += _product(r[k], a[start + i])
+            slope, rates, total = d[k], a[start + i], ZERO
+            for j in range(rates.size):
+                slope[j] = alpha * rates[j]
+                total += slope[j]
             b_sum[k] += total
 
 

@@ -18,7 +18,7 @@ from torch import Tensor
 
 from ...state import DIM
 from ...threads import one_thread
-from ..solvers import RK4_STAGES
+from ..solvers import SCHEMES
 from .numba_few import (
     G_X,
     G_Y,
@@ -48,6 +48,7 @@ from .numba_few import (
 BLOCK = 512  # rows at a time on a thread: enough for the products, few enough for the cache
 SHARED = 384  # rows from which several threads gain more than they lose by waiting for Python
 MOVING = M  # channels before the material
+PRIOR = 6  # of the scalars
 
 _one_at_a_time = threading.Lock()
 
@@ -106,7 +107,7 @@ def _advance(
         np.zeros((MOVING, rows), np.float32),
         np.zeros((MOVING, rows), np.float32),
     )
-    scalars = np.array([model.c_v, model.c_w, model.k_s, model.c_s, model.alpha], np.float32)
+    scalars = scalars_of(model)
     for t in range(len(n)):
         for _ in range(n[t]):
             _step(z, h[t], model, scalars, weights, room)
@@ -115,23 +116,26 @@ def _advance(
         out[:, t + 1] = z.T
 
 
+def scalars_of(model: Plain) -> Array:
+    """What compiled code reads: |c_v|, |c_w|, |k_s|, |c_s|, alpha, alpha_imp, share of gravity."""
+    c = (model.c_v, model.c_w, model.k_s, model.c_s, model.alpha, model.alpha_imp, model.prior)
+    return np.array(c, np.float32)
+
+
 def _step(
     z: Array, h: float, model: Plain, scalars: Array, weights: list[Tensor], room: Room
 ) -> None:
     """``numba_few._step`` in place."""
     x, biases = room.x.numpy(), [b for _, b in model.f_theta]
     x[:] = z
-    if model.rk4:
-        room.total[:] = 0
-        for ahead, weight in RK4_STAGES:
-            _field(weights, biases, scalars, room)
-            _stage(z, np.float32(ahead * h), np.float32(weight), room.dz, room.total, x)
+    room.total[:] = 0
+    scheme = SCHEMES["rk4" if model.rk4 else "euler"]
+    for ahead, weight in scheme.stages:
         _field(weights, biases, scalars, room)
-        _stage(z, ZERO, ONE, room.dz, room.total, x)
-        _move(z, np.float32(h / 6), room.total, z)
-    else:
-        _field(weights, biases, scalars, room)
-        _move(z, np.float32(h), room.dz, z)
+        _stage(z, np.float32(ahead * h), np.float32(weight), room.dz, room.total, x)
+    _field(weights, biases, scalars, room)
+    _stage(z, ZERO, ONE, room.dz, room.total, x)
+    _move(z, np.float32(h / scheme.divisor), room.total, z)
 
 
 def _field(weights: list[Tensor], biases: list[Array], scalars: Array, room: Room) -> None:
@@ -142,8 +146,16 @@ def _field(weights: list[Tensor], biases: list[Array], scalars: Array, room: Roo
         if depth + 1 < len(weights):
             _bias_silu(out.numpy(), biases[depth])
         y = out
-    _bias_tanh(y.numpy(), biases[-1])
+    bounded(y.numpy(), biases[-1], bool(scalars[PRIOR]))
     _rates(room.x.numpy(), y.numpy(), scalars, room.dz)
+
+
+def bounded(y: Array, b: Array, prior: bool) -> None:
+    """``GaussianNND.bounded(y + b)`` in place, a bias for each line."""
+    if prior:
+        _bias_tanh(y, b)
+    else:
+        y += b[: len(y), None]
 
 
 # --- compiled from here on ------------------------------------------------------------------------
@@ -181,7 +193,7 @@ def _rates(x: Array, r: Array, scalars: Array, dz: Array) -> None:
     c_v, c_w, k_s, c_s, alpha = scalars[0], scalars[1], scalars[2], scalars[3], scalars[4]
     n = x.shape[1]
     for i in range(3):
-        g = G_X if i == 0 else G_Y if i == 1 else G_Z
+        g = scalars[PRIOR] * (G_X if i == 0 else G_Y if i == 1 else G_Z)
         for j in range(n):
             dz[P + i, j] = x[V + i, j]
             dz[V + i, j] = g - c_v * x[V + i, j] / x[M, j]

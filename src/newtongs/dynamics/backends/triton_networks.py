@@ -52,6 +52,22 @@ def _tanh(x):
 
 
 @triton.jit
+def _output(o, TANH: tl.constexpr):
+    """What counts of a network's last layer."""
+    if TANH:
+        o = _tanh(o)
+    return o
+
+
+@triton.jit
+def _output_adjoint(g, r, TANH: tl.constexpr):
+    """Gradient before :func:`_output`, given the one after it and its result ``r``."""
+    if TANH:
+        g = g * (1 - r * r)
+    return _bounded(g)
+
+
+@triton.jit
 def _dot_weight(x, w_hi, w_lo, rows, columns, stride: tl.constexpr, acc, PASSES: tl.constexpr):
     """``acc + x w`` for a block of a weight in memory; its low half is read only when used."""
     hi = x.to(tl.float16)
@@ -89,10 +105,11 @@ def two_layer_forward(
     x_ptr, r_ptr, a2_out, n,
     w1_hi, w1_lo, b1, w2_hi, w2_lo, b2, w3_hi, w3_lo, b3,
     STATE: tl.constexpr, OUT: tl.constexpr, HIDDEN: tl.constexpr, SAVE: tl.constexpr,
-    ROWS: tl.constexpr, CHUNK: tl.constexpr, PASSES: tl.constexpr,
+    ROWS: tl.constexpr, CHUNK: tl.constexpr, PASSES: tl.constexpr, TANH: tl.constexpr,
 ):  # fmt: skip
     """``r = tanh(W3 silu(W2 silu(W1 x)))``; weights stand as (inputs, outputs), padded to 32, 16.
 
+    Without TANH the last layer's output is ``r`` itself, here and in the kernels below.
     With SAVE the second layer's pre-activations are kept for the backward pass, in half precision.
     """
     rows = tl.program_id(0) * ROWS + tl.arange(0, ROWS)
@@ -110,14 +127,14 @@ def two_layer_forward(
     h2 = a2 * tl.sigmoid(a2)
     o = tl.zeros((ROWS, 16), tl.float32) + tl.load(b3 + narrow)[None, :]
     o = _dot_weight(h2, w3_hi, w3_lo, wide, narrow, 16, o, PASSES)
-    _store_narrow(r_ptr, rows, narrow, n, OUT, _tanh(o))
+    _store_narrow(r_ptr, rows, narrow, n, OUT, _output(o, TANH))
 
 
 @triton.jit
 def two_layer_backward_top(
     r_ptr, g_ptr, a2_ptr, n, scale, w3t_hi, w3t_lo, d2_out, w3_sums, b3_sums, b2_sums,
     OUT: tl.constexpr, HIDDEN: tl.constexpr, TURNS: tl.constexpr, AHEAD: tl.constexpr,
-    ROWS: tl.constexpr, CHUNK: tl.constexpr,
+    ROWS: tl.constexpr, CHUNK: tl.constexpr, TANH: tl.constexpr,
 ):  # fmt: skip
     """From the outputs' gradient to the second layer's, ``d2``, for CHUNK units of some rows.
 
@@ -131,7 +148,7 @@ def two_layer_backward_top(
         rows = (turn * tl.num_programs(0) + program) * ROWS + tl.arange(0, ROWS)
         real = rows[:, None] < n
         r = _load_narrow(r_ptr, rows, narrow, n, OUT)
-        d3 = _bounded(_load_narrow(g_ptr, rows, narrow, n, OUT) * scale * (1 - r * r))
+        d3 = _output_adjoint(_load_narrow(g_ptr, rows, narrow, n, OUT) * scale, r, TANH)
         g2 = tl.zeros((ROWS, CHUNK), tl.float32)
         g2 = _dot_weight(d3, w3t_hi, w3t_lo, narrow, c, HIDDEN, g2, 3)
         a2 = tl.load(_tile(a2_ptr, rows, c, HIDDEN), real, other=0.0).to(tl.float32)
@@ -187,7 +204,7 @@ def two_layer_backward_bottom(
 def one_layer_forward(
     x_ptr, r_ptr, n, w1_hi, w1_lo, b1, w2_hi, w2_lo, b2,
     STATE: tl.constexpr, OUT: tl.constexpr, HIDDEN: tl.constexpr,
-    ROWS: tl.constexpr, CHUNK: tl.constexpr, PASSES: tl.constexpr,
+    ROWS: tl.constexpr, CHUNK: tl.constexpr, PASSES: tl.constexpr, TANH: tl.constexpr,
 ):  # fmt: skip
     """``r = tanh(W2 silu(W1 x))``."""
     rows = tl.program_id(0) * ROWS + tl.arange(0, ROWS)
@@ -198,7 +215,7 @@ def one_layer_forward(
         c = start + chunk
         a1 = _hidden(x, w1_hi, w1_lo, b1, inputs, c, HIDDEN)
         o = _dot_weight(a1 * tl.sigmoid(a1), w2_hi, w2_lo, c, narrow, 16, o, PASSES)
-    _store_narrow(r_ptr, rows, narrow, n, OUT, _tanh(o))
+    _store_narrow(r_ptr, rows, narrow, n, OUT, _output(o, TANH))
 
 
 @triton.jit
@@ -206,7 +223,7 @@ def one_layer_backward(
     x_ptr, r_ptr, g_ptr, gx_ptr, n, scale,
     w1_hi, w1_lo, w1t_hi, w1t_lo, b1, w2t_hi, w2t_lo, w1_sums, w2_sums, b2_sums,
     STATE: tl.constexpr, OUT: tl.constexpr, HIDDEN: tl.constexpr, TURNS: tl.constexpr,
-    ROWS: tl.constexpr, CHUNK: tl.constexpr, PASSES: tl.constexpr,
+    ROWS: tl.constexpr, CHUNK: tl.constexpr, PASSES: tl.constexpr, TANH: tl.constexpr,
 ):  # fmt: skip
     """Gradient of the inputs; nothing but sums goes to memory beside it.
 
@@ -221,7 +238,7 @@ def one_layer_backward(
         x = _load_narrow(x_ptr, rows, inputs, n, STATE)
         factor = _with_one(x, inputs)
         r = _load_narrow(r_ptr, rows, narrow, n, OUT)
-        d2 = _bounded(_load_narrow(g_ptr, rows, narrow, n, OUT) * scale * (1 - r * r))
+        d2 = _output_adjoint(_load_narrow(g_ptr, rows, narrow, n, OUT) * scale, r, TANH)
         d2_sum += tl.sum(d2, 0)
         gx = tl.zeros((ROWS, 32), tl.float32)
         for start in range(0, HIDDEN, CHUNK):

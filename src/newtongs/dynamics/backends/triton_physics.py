@@ -41,16 +41,17 @@ def _spin(q, w):
 
 
 @triton.jit
-def _rate(z, r, c):
-    """Rates of the 19 moving channels."""
+def _rate(z, r, c, PRIOR: tl.constexpr):
+    """Rates of the 19 moving channels; without the prior no gravity, and the coefficients are 0."""
     c_v, c_w, k_s, c_s = tl.load(c), tl.load(c + 1), tl.load(c + 2), tl.load(c + 3)
     alpha = tl.load(c + 4)
+    gravity: tl.constexpr = -9.81 if PRIOR else 0.0
     drag = c_v / z[19]
     kq = _spin((z[3], z[4], z[5], z[6]), (z[10], z[11], z[12]))
     return (
         z[7], z[8], z[9], kq[0], kq[1], kq[2], kq[3],
         -drag * z[7] + alpha * r[0],
-        -9.81 - drag * z[8] + alpha * r[1],
+        gravity - drag * z[8] + alpha * r[1],
         -drag * z[9] + alpha * r[2],
         -c_w * z[10] + alpha * r[3], -c_w * z[11] + alpha * r[4], -c_w * z[12] + alpha * r[5],
         z[16], z[17], z[18],
@@ -179,13 +180,13 @@ def _residual_gradient(a, c):
 @triton.jit
 def stage_forward(
     z_ptr, x_ptr, r_ptr, sum_in, sum_out, next_ptr, c, n, h, ahead, weight,
-    FIRST: tl.constexpr, ROWS: tl.constexpr,
+    FIRST: tl.constexpr, PRIOR: tl.constexpr, ROWS: tl.constexpr,
 ):  # fmt: skip
-    """RK4 stages 1 to 3: ``sum + weight k`` and the next state ``project(z + ahead h k)``."""
+    """A stage before the last: ``sum + weight k`` and the next state ``project(z + ahead h k)``."""
     rows = tl.program_id(0) * ROWS + tl.arange(0, ROWS)
     inside = rows < n
     z = _load(z_ptr, rows, n, 22)
-    k = _rate(_load(x_ptr, rows, n, 22), _load(r_ptr, rows, n, 9), c)
+    k = _rate(_load(x_ptr, rows, n, 22), _load(r_ptr, rows, n, 9), c, PRIOR)
     for i in tl.static_range(19):
         total = weight * k[i]
         if not FIRST:
@@ -197,7 +198,7 @@ def stage_forward(
 @triton.jit
 def stage_backward(
     z_ptr, x_ptr, r_ptr, g_next, g_next_net, g_sum, g_z, g_x, g_r, c, sums, n, h, ahead, weight,
-    FIRST: tl.constexpr, ROWS: tl.constexpr,
+    FIRST: tl.constexpr, PRIOR: tl.constexpr, ROWS: tl.constexpr,
 ):  # fmt: skip
     """Adjoint of :func:`stage_forward`.
 
@@ -215,7 +216,7 @@ def stage_backward(
     for i in tl.static_range(19):
         both = tl.load(g_next + i * n + rows, inside, other=0.0)
         g = g + (both + tl.load(g_next_net + i * n + rows, inside, other=0.0),)
-    gy = _project_adjoint(_ahead(z, _rate(x, r, c), ahead * h), g)
+    gy = _project_adjoint(_ahead(z, _rate(x, r, c, PRIOR), ahead * h), g)
     a = ()
     for i in tl.static_range(19):
         at = i * n + rows
@@ -244,26 +245,44 @@ def _jump(z):
 
 
 @triton.jit
+def _jump_adjoint(z, b):
+    """Gradient before the floor's answer to ``z``, given the one after it."""
+    keep, turn = 1 - z[21], 1 - 0.5 * z[21]
+    lifted = tl.where(tl.abs(z[14]) >= 1e-3, b[1], 0.0)
+    return (
+        b[0], 0.0 * b[1], b[2], b[3], b[4], b[5], b[6],
+        keep * b[7], -z[20] * b[8], keep * b[9], turn * b[10], turn * b[11], turn * b[12],
+        b[13], b[14] + lifted, b[15], b[16], b[17], b[18],
+    )  # fmt: skip
+
+
+@triton.jit
 def last_stage_forward(
-    z_ptr, x_ptr, r_ptr, sum_ptr, out_ptr, after_ptr, c, n, h, ROWS: tl.constexpr
-):
-    """RK4 stage 4: the substep's state, and what the floor would make of it."""
+    z_ptr, x_ptr, r_ptr, sum_ptr, out_ptr, after_ptr, c, n, h,
+    DIVISOR: tl.constexpr, PRIOR: tl.constexpr, ROWS: tl.constexpr,
+):  # fmt: skip
+    """The last stage: the substep's state, and what the floor would make of it.
+
+    Without the prior the floor makes nothing of it; the contact network alone answers.
+    """
     rows = tl.program_id(0) * ROWS + tl.arange(0, ROWS)
     inside = rows < n
     z = _load(z_ptr, rows, n, 22)
-    k = _rate(_load(x_ptr, rows, n, 22), _load(r_ptr, rows, n, 9), c)
+    k = _rate(_load(x_ptr, rows, n, 22), _load(r_ptr, rows, n, 9), c, PRIOR)
     total = ()
     for i in tl.static_range(19):
         total = total + (tl.load(sum_ptr + i * n + rows, inside, other=0.0) + k[i],)
-    out = _project(_ahead(z, total, h / 6))
+    out = _project(_ahead(z, total, h / DIVISOR))
     _store(out_ptr, rows, n, out)
-    _store(after_ptr, rows, n, _jump(out))
+    if PRIOR:
+        out = _jump(out)
+    _store(after_ptr, rows, n, out)
 
 
 @triton.jit
 def last_stage_backward(
     z_ptr, x_ptr, r_ptr, sum_ptr, out_ptr, g_out, g_after, g_after_net, g_sum, g_z, g_x, g_r,
-    c, sums, n, h, ROWS: tl.constexpr,
+    c, sums, n, h, DIVISOR: tl.constexpr, PRIOR: tl.constexpr, ROWS: tl.constexpr,
 ):  # fmt: skip
     """Adjoint of :func:`last_stage_forward`; ``g_z`` and ``g_sum`` are set, not added to."""
     block = tl.program_id(0)
@@ -273,27 +292,22 @@ def last_stage_backward(
     x = _load(x_ptr, rows, n, 22)
     r = _load(r_ptr, rows, n, 9)
     out = _load(out_ptr, rows, n, 22)
-    k = _rate(x, r, c)
+    k = _rate(x, r, c, PRIOR)
     total, b = (), ()
     for i in tl.static_range(19):
         at = i * n + rows
         total = total + (tl.load(sum_ptr + at, inside, other=0.0) + k[i],)
         both = tl.load(g_after + at, inside, other=0.0)
         b = b + (both + tl.load(g_after_net + at, inside, other=0.0),)
-    keep, turn = 1 - out[21], 1 - 0.5 * out[21]
-    lifted = tl.where(tl.abs(out[14]) >= 1e-3, b[1], 0.0)
-    through = (
-        b[0], 0.0 * b[1], b[2], b[3], b[4], b[5], b[6],
-        keep * b[7], -out[20] * b[8], keep * b[9], turn * b[10], turn * b[11], turn * b[12],
-        b[13], b[14] + lifted, b[15], b[16], b[17], b[18],
-    )  # fmt: skip
+    if PRIOR:
+        b = _jump_adjoint(out, b)
     g = ()
     for i in tl.static_range(19):
-        g = g + (tl.load(g_out + i * n + rows, inside, other=0.0) + through[i],)
-    gy = _project_adjoint(_ahead(z, total, h / 6), g)
+        g = g + (tl.load(g_out + i * n + rows, inside, other=0.0) + b[i],)
+    gy = _project_adjoint(_ahead(z, total, h / DIVISOR), g)
     a = ()
     for i in tl.static_range(19):
-        a = a + (h / 6 * gy[i],)
+        a = a + (h / DIVISOR * gy[i],)
     _store(g_z, rows, n, gy)
     _store(g_sum, rows, n, a)
     _store(g_x, rows, n, _rate_adjoint(x, a, c))

@@ -18,14 +18,13 @@ from ...state import DIM, project
 from ...types import StateTensor, Times
 from ..gaussian_nnd import GaussianNND
 from ..rollout import intervals, substeps
-from ..solvers import RK4_STAGES
+from ..solvers import SCHEMES
 from . import triton_networks as kernels
 from . import triton_physics as physics
 
 INPUTS, OUTPUTS = 32, 16  # state and network outputs, padded to what tensor cores take
 SLABS = 32  # pieces a weight-gradient product is cut into, so that it fills the GPU
 ROWS = 128  # objects a physics kernel's block handles
-STAGES = 4
 
 
 @dataclass(frozen=True)
@@ -78,19 +77,28 @@ def padded(w: Tensor, *shape: int) -> Tensor:
 
 
 class FusedNetwork:
-    """One residual network with tanh output: its kernels, and the gradients of its weights.
+    """One residual network: its kernels, and the gradients of its weights.
 
-    ``slots`` backward calls write the factors of W2's gradient side by side before one product
-    takes them all; the other gradients are summed up by the kernels.
+    ``tanh`` says whether its outputs are bounded. ``slots`` backward calls write the factors of
+    W2's gradient side by side before one product takes them all; the other gradients are summed up
+    by the kernels.
     """
 
     def __init__(
-        self, network: nn.Sequential, *, rows: int, passes: int, scale: float, slots: int
+        self,
+        network: nn.Sequential,
+        *,
+        rows: int,
+        passes: int,
+        scale: float,
+        slots: int,
+        tanh: bool,
     ) -> None:
         self.layers = [layer for layer in network if isinstance(layer, nn.Linear)]
         self.deep = len(self.layers) == 3
         self.out, self.hidden = self.layers[-1].out_features, self.layers[0].out_features
         self.rows, self.passes, self.scale, self.slots = rows, passes, scale, slots
+        self.tanh = tanh
         self.device = self.layers[0].weight.device
         self.blocks = DEEP if self.deep else SHALLOW
         self.padded_rows = -(-rows // 128) * 128
@@ -117,6 +125,8 @@ class FusedNetwork:
         common = {"HIDDEN": self.hidden, **self.blocks[part].options()}
         if self.blocks[part].programs:
             common["TURNS"] = -(-self._blocks(part) // self._programs(part))
+        if not (self.deep and part == "bottom"):  # that kernel never meets the outputs
+            common["TANH"] = self.tanh
         return common if part == "top" else common | {"STATE": DIM, "PASSES": self.passes}
 
     def _blocks(self, part: str) -> int:
@@ -133,7 +143,7 @@ class FusedNetwork:
         return torch.empty(shape, dtype=torch.float16, device=self.device)
 
     def forward(self, x: StateTensor, kept: Tensor | None = None) -> Tensor:
-        """``tanh(network(x))``, (outputs, rows), for float32 ``x`` (22, rows).
+        """``GaussianNND.bounded(network(x))``, (outputs, rows), for float32 ``x`` (22, rows).
 
         ``kept``, (rows, hidden), receives what the backward pass of a deep network needs.
         """
@@ -235,10 +245,12 @@ class Substep:
     """What the backward pass needs of one substep."""
 
     h: float
-    x: list[Tensor] = field(default_factory=list)  # states at the four stages
+    x: list[Tensor] = field(default_factory=list)  # states at the stages
     r: list[Tensor] = field(default_factory=list)  # network outputs there
-    total: Tensor = field(default_factory=lambda: torch.empty(0))  # k1 + 2 k2 + 2 k3
-    out: Tensor = field(default_factory=lambda: torch.empty(0))  # after RK4
+    total: Tensor = field(
+        default_factory=lambda: torch.empty(0)
+    )  # rates but the last: k1 + 2 k2 ..
+    out: Tensor = field(default_factory=lambda: torch.empty(0))  # after the solver's step
     after: Tensor = field(default_factory=lambda: torch.empty(0))  # after the floor's answer
     d: Tensor = field(default_factory=lambda: torch.empty(0))  # the contact network's output
     kept: Tensor | None = None  # the deep network's activations
@@ -254,10 +266,15 @@ class FusedRollout:
     def __init__(
         self, model: GaussianNND, times: Times, *, rows: int, passes: int = 3, scale: float = 1.0
     ) -> None:
-        self.model, self.rows = model, rows
-        common = {"rows": rows, "passes": passes, "scale": scale}
-        self.f = FusedNetwork(model.f_theta, slots=STAGES, **common)  # type: ignore[arg-type]
+        self.model, self.config, self.rows = model, model.config, rows
+        self.scheme = SCHEMES[model.config.solver]
+        common = {"rows": rows, "passes": passes, "scale": scale, "tanh": model.config.prior}
+        stages = len(self.scheme.stages) + 1
+        self.f = FusedNetwork(model.f_theta, slots=stages, **common)  # type: ignore[arg-type]
         self.h = FusedNetwork(model.h_phi, slots=1, **common)  # type: ignore[arg-type]
+        self.kernel = {"PRIOR": model.config.prior, "ROWS": ROWS}
+        # What stands for the output, or the gradient, of a part that the model does not have.
+        self.nothing = torch.zeros(DIM, rows, device=model.c_v.device)
         self.grid = (-(-rows // ROWS),)
         self.steps = [
             [dt / n] * n for dt in intervals(times) for n in (substeps(dt, model.config.max_dt),)
@@ -265,12 +282,8 @@ class FusedRollout:
 
     @staticmethod
     def supports(model: GaussianNND) -> bool:
-        """Whether the kernels cover this configuration; a subclass may have other equations."""
-        if type(model) is not GaussianNND:
-            return False
-        c = model.config
-        whole = c.contact and c.continuous_residual and c.contact_residual
-        return whole and c.solver == "rk4" and c.hidden in (128, 256)
+        """Whether the kernels cover this model; a subclass may have other equations."""
+        return type(model) is GaussianNND and model.config.hidden in (128, 256)
 
     def prepare(self) -> None:
         """Take over the parameters' present values."""
@@ -279,18 +292,16 @@ class FusedRollout:
 
     def collect(self) -> None:
         """Add the networks' accumulated gradients to their parameters'."""
-        self.f.collect()
-        self.h.collect()
+        for network in (self.f, self.h):
+            if network.sums:  # otherwise the model does not use it
+                network.collect()
 
     def __call__(self, z0: StateTensor) -> StateTensor:
         """States ``(rows, T, 22)`` from float32 ``z0`` (rows, 22).
 
         Inside, states stand channel by channel: (22, rows).
         """
-        m = self.model
-        scalars = torch.stack(
-            [m.c_v.abs(), m.c_w.abs(), m.k_s.abs(), m.c_s.abs(), m.alpha, m.alpha_imp]
-        )
+        scalars = self.model.scalars
         if torch.is_grad_enabled() and scalars.requires_grad:
             return _Rollout.apply(scalars, z0, self)  # type: ignore[no-untyped-call]
         return self.run(z0, scalars.detach())[0]
@@ -310,27 +321,41 @@ class FusedRollout:
         return torch.stack(frames).permute(2, 0, 1), tape
 
     def _forward(self, z: Tensor, c: Tensor, h: float, save: bool) -> tuple[Tensor, Substep]:
-        s = Substep(h, kept=self.f.activations() if save else None)
-        x, total = z, torch.empty_like(z)
-        for i, (ahead, weight) in enumerate(RK4_STAGES):
-            r = self.f.forward(x, None if s.kept is None else s.kept[i])
-            s.x.append(x)
-            s.r.append(r)
+        s = Substep(h, kept=self.f.activations() if save and self._residual else None)
+        x, total = z, torch.empty_like(z) if self.scheme.stages else self.nothing
+        for i, (ahead, weight) in enumerate(self.scheme.stages):
+            r = self._evaluate(s, x)
             x = torch.empty_like(z)
             physics.stage_forward[self.grid](
                 z, s.x[i], r, total, total, x, c, self.rows, h, ahead, weight, FIRST=i == 0,
-                ROWS=ROWS,
+                **self.kernel,
             )  # fmt: skip
-        r = self.f.forward(x, None if s.kept is None else s.kept[-1])
-        s.x.append(x)
-        s.r.append(r)
-        s.total, s.out, s.after, landed = total, *(torch.empty_like(z) for _ in range(3))
+        r = self._evaluate(s, x)
+        s.total, s.out, s.after = total, torch.empty_like(z), torch.empty_like(z)
         physics.last_stage_forward[self.grid](
-            z, x, r, total, s.out, s.after, c, self.rows, h, ROWS=ROWS
-        )
-        s.d = self.h.forward(s.after)
-        physics.land_forward[self.grid](s.out, s.after, s.d, landed, c, self.rows, ROWS=ROWS)
-        return landed, s
+            z, x, r, total, s.out, s.after, c, self.rows, h, DIVISOR=self.scheme.divisor,
+            **self.kernel,
+        )  # fmt: skip
+        return (self._land(s, c) if self.config.contact else s.out), s
+
+    @property
+    def _residual(self) -> bool:
+        return self.config.continuous_residual
+
+    def _evaluate(self, s: Substep, x: Tensor) -> Tensor:
+        """The continuous residual at the next stage's state, both noted down."""
+        kept = None if s.kept is None else s.kept[len(s.x)]
+        s.x.append(x)
+        s.r.append(self.f.forward(x, kept) if self._residual else self.nothing[: self.f.out])
+        return s.r[-1]
+
+    def _land(self, s: Substep, c: Tensor) -> Tensor:
+        """The state after the floor's answer, where it was hit."""
+        n, landed = self.rows, torch.empty_like(s.out)
+        corrects = self.config.contact_residual
+        s.d = self.h.forward(s.after) if corrects else self.nothing[: self.h.out]
+        physics.land_forward[self.grid](s.out, s.after, s.d, landed, c, n, ROWS=ROWS)
+        return landed
 
     def gradient(self, c: Tensor, tape: list[Substep], g_frames: Tensor) -> Tensor:
         """Gradient of the scalars ``(6,)`` given that of the frames; networks accumulate theirs."""
@@ -350,29 +375,48 @@ class FusedRollout:
     ) -> tuple[Tensor, Tensor]:
         """One substep back; gradients of its start come in two parts, as they went in."""
         n = self.rows
-        assert s.kept is not None
+        g_out, g_after, g_net = self._land_back(s, c, g, more, sums)
         # Only the 19 moving channels are written and read; the others hold whatever was there.
-        g_out, g_after, g_z, g_x, g_sum = (torch.empty_like(g) for _ in range(5))
-        g_d, g_r = torch.empty_like(s.d), torch.empty_like(s.r[0])
-        physics.land_backward[self.grid](
-            s.out, s.after, s.d, g, more, g_out, g_after, g_d, c, sums, n, ROWS=ROWS
-        )
-        g_net = self.h.backward(s.after, s.d, g_d)
+        g_z, g_x, g_sum = (torch.empty_like(g) for _ in range(3))
+        g_r = torch.empty_like(s.r[0])
+        last = len(self.scheme.stages)
         physics.last_stage_backward[self.grid](
-            s.x[0], s.x[3], s.r[3], s.total, s.out, g_out, g_after, g_net, g_sum, g_z, g_x, g_r,
-            c, sums, n, s.h, ROWS=ROWS,
+            s.x[0], s.x[last], s.r[last], s.total, s.out, g_out, g_after, g_net, g_sum, g_z, g_x,
+            g_r, c, sums, n, s.h, DIVISOR=self.scheme.divisor, **self.kernel,
         )  # fmt: skip
-        for i in reversed(range(STAGES - 1)):
-            g_net = self.f.backward(s.x[i + 1], s.r[i + 1], g_r, i + 1, s.kept[i + 1])
+        for i in reversed(range(last)):
+            g_net = self._residual_back(s, i + 1, g_r)
             g_next, g_x, g_r = g_x, torch.empty_like(g), torch.empty_like(g_r)
-            ahead, weight = RK4_STAGES[i]
+            ahead, weight = self.scheme.stages[i]
             physics.stage_backward[self.grid](
                 s.x[0], s.x[i], s.r[i], g_next, g_net, g_sum, g_z, g_x, g_r, c, sums, n, s.h,
-                ahead, weight, FIRST=i == 0, ROWS=ROWS,
+                ahead, weight, FIRST=i == 0, **self.kernel,
             )  # fmt: skip
-        g_net = self.f.backward(s.x[0], s.r[0], g_r, 0, s.kept[0])
-        self.f.accumulate()
-        return g_z, g_net
+        g_net = self._residual_back(s, 0, g_r)
+        if self._residual:
+            self.f.accumulate()
+        # A single stage's state is the start itself; of several, the first stage saw to that.
+        return (g_z if last else g_z.add_(g_x)), g_net
+
+    def _land_back(
+        self, s: Substep, c: Tensor, g: Tensor, more: Tensor, sums: Tensor
+    ) -> tuple[Tensor, Tensor, Tensor]:
+        """Gradients of the step's end, of what the floor made of it, and through its network."""
+        if not self.config.contact:
+            return g + more, self.nothing, self.nothing
+        g_out, g_after, g_d = torch.empty_like(g), torch.empty_like(g), torch.empty_like(s.d)
+        physics.land_backward[self.grid](
+            s.out, s.after, s.d, g, more, g_out, g_after, g_d, c, sums, self.rows, ROWS=ROWS
+        )
+        corrects = self.config.contact_residual
+        return g_out, g_after, self.h.backward(s.after, s.d, g_d) if corrects else self.nothing
+
+    def _residual_back(self, s: Substep, stage: int, g_r: Tensor) -> Tensor:
+        """Gradient of a stage's state through the continuous residual."""
+        if not self._residual:
+            return self.nothing
+        assert s.kept is not None
+        return self.f.backward(s.x[stage], s.r[stage], g_r, stage, s.kept[stage])
 
 
 class _Rollout(torch.autograd.Function):

@@ -1,0 +1,232 @@
+"""``newtongs ablations``: train what the paper lists and never ran, and print the table."""
+
+import gc
+import json
+import platform
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any, ClassVar, Literal
+
+import torch
+
+from .. import __version__
+from ..datasets import state32
+from ..dynamics.backends import predictor
+from ..dynamics.weights import load_model, load_tensors
+from ..errors import InputError, unknown_name
+from ..evaluation import evaluate
+from ..evaluation.ablations import ABLATIONS, FULL, SPLITS, Ablation, ablation_table, table
+from ..files import existing_file
+from ..state import checked_device
+from ..threads import one_thread
+from ..training import TrainConfig, train
+from ..training.checkpoint import Position, RunFolder, identity
+from ..training.config import LAPTOP
+from ..training.loop import DivergedError
+from .apps import app
+from .console import check_folder, progress_bar, wide_console, write_json
+
+BATCH = {"cpu": 4096, "cuda": 65_534}  # sequences evaluated at once
+
+
+@dataclass(frozen=True)
+class Size:
+    """How large a run is."""
+
+    per_motion: int | None = None
+    """Sequences of each motion in each split; None for the paper's."""
+    settings: Mapping[str, Any] = field(default_factory=dict)
+    """Of ``TrainConfig``, besides the paper's."""
+
+
+SIZES = {"paper": Size(), "laptop": Size(128, LAPTOP)}
+
+
+@app.command(name="ablations")
+@dataclass(frozen=True)
+class Ablations:
+    """Train the model's ablations one after another, evaluate each, and print their table.
+
+    Each is the paper's run (seed 7301) with one change, trained anew. Writes OUT/NAME.json after
+    each. At full size it takes minutes each on a large GPU; stopped at any moment, the same command
+    goes on where it stopped. The most telling ablations come first.
+
+    newtongs ablations --device cuda
+    newtongs ablations --size laptop --only no_prior euler
+    """
+
+    resumes: ClassVar[bool] = True
+    data: Path | None = None
+    """State-32 folder; what it lacks is made. Default: data/state32, data/laptop for that size."""
+    runs: Path = Path("runs/ablations")
+    """Folder of the runs, a folder each: checkpoints, metrics.jsonl, result.json."""
+    out: Path = Path("results/ablations")
+    """Folder for the results, NAME.json each; those of the laptop size in OUT/laptop."""
+    only: tuple[str, ...] = ()
+    """Which ablations, by name, in this order. Default: all of them; `--list` names them."""
+    size: Literal["paper", "laptop"] = "paper"
+    """paper: 100 epochs on 1,048,576 sequences. laptop: 6 epochs on 4,096 with a higher learning
+    rate, a minute or two each on two CPU cores, its full model trained too; marked in the table."""
+    full: Path = Path("results/state32_seed7301.json")
+    """Figures of the full model at the paper's size, for the table."""
+    device: str = "cpu"
+    """Where to train and evaluate: cpu or cuda."""
+    list: bool = False
+    """Name the ablations and stop."""
+    show: bool = False
+    """Print the table of the results that are there and stop."""
+
+    def run(self) -> None:
+        """Train what is not there yet, then print."""
+        chosen = self.chosen()
+        if self.list:
+            print("\n".join(f"{a.name:24}{a.label}" for a in chosen))
+            return
+        if not self.show:
+            self.train_all(chosen)
+        rows = table(self.out, self.full)
+        for split in SPLITS:
+            wide_console().print(ablation_table(rows, split))
+
+    def chosen(self) -> Sequence[Ablation]:
+        """The ablations asked for; at the laptop's size also the full model, to compare with."""
+        known = {FULL.name: FULL, **ABLATIONS}
+        unknown = next((name for name in self.only if name not in known), None)
+        if unknown is not None:
+            raise unknown_name("ablation", unknown, known)
+        names = dict.fromkeys(self.only or ABLATIONS)
+        if self.size == "laptop":
+            names = dict.fromkeys((FULL.name, *names))
+        return [known[name] for name in names]
+
+    def train_all(self, chosen: Sequence[Ablation]) -> None:
+        """One after the other; a finished one is not run again."""
+        checked_device(self.device)
+        existing_file(self.full, "the full model's figures, results/state32_seed7301.json")
+        out, runs = (
+            folder if self.size == "paper" else folder / self.size
+            for folder in (self.out, self.runs)
+        )
+        for folder in (out, runs):
+            check_folder(folder)
+        todo = [a for a in chosen if not (runs / a.name / "result.json").is_file()]
+        data = self.make_data() if todo else None
+        for ablation in chosen:
+            path = runs / ablation.name / "result.json"
+            if ablation in todo:
+                assert data is not None
+                write_json(path, self.train_one(ablation, data, path.parent))
+            write_json(out / f"{ablation.name}.json", json.loads(path.read_text()))
+
+    def make_data(self) -> Path:
+        """The folder of the data, made where it is not there yet.
+
+        On the CPU, whatever the device: another rounding of a sine would move single frames of
+        stop-and-go motion, and the shipped model's figures come from data made there.
+        """
+        default = Path("data/state32" if self.size == "paper" else "data/laptop")
+        folder = self.data or default
+        with one_thread(), progress_bar() as advance:
+            state32.build(folder, per_motion=SIZES[self.size].per_motion, progress=advance)
+        return folder
+
+    def train_one(self, ablation: Ablation, data: Path, run: Path) -> dict[str, Any]:
+        """Train or go on training, evaluate, and say everything about it."""
+        config = settings(ablation, self.size, data, run, self.device)
+        failed, best = None, RunFolder(run).best
+        try:
+            train(config, progress=log(ablation.name))
+        except DivergedError as error:  # the best weights before it count
+            failed = str(error)
+        metrics = scores(best, data, self.device) if best.is_file() else {}
+        release()
+        return {
+            "name": ablation.name, "label": ablation.label, "size": self.size,
+            "changes": {"model": dict(ablation.model), "loss": dict(ablation.loss)},
+            "failed": failed, **metrics, **history(run), "epochs": config.epochs,
+            "sequences": len(state32.load(data, "train")),
+            "training": identity(config), "device": device_name(self.device),
+            "torch": torch.__version__, "newtongs": __version__,
+        }  # fmt: skip
+
+
+def settings(ablation: Ablation, size: str, data: Path, run: Path, device: str) -> TrainConfig:
+    """The paper's run at a size, with the ablation's change."""
+    plain = TrainConfig(data=data, out=run, device=device, **SIZES[size].settings)
+    return replace(
+        plain,
+        model=replace(plain.model, **ablation.model),
+        loss=replace(plain.loss, **ablation.loss),
+    )
+
+
+def log(name: str) -> Callable[[Position, dict[str, float], TrainConfig], None]:
+    """A line at the first epoch and every tenth."""
+    started = time.perf_counter()
+
+    def progress(at: Position, terms: dict[str, float], config: TrainConfig) -> None:
+        if at.update == config.updates_per_epoch and (at.epoch % 10 == 0 or at.epoch == 1):
+            seconds = time.perf_counter() - started
+            done = f"epoch {at.epoch:>3}/{config.epochs}"
+            print(f"{name:24}{done}  loss {terms['total']:8.4f}  {seconds:6.1f} s", flush=True)
+
+    return progress
+
+
+def scores(best: Path, data: Path, device: str) -> dict[str, Any]:
+    """Metrics of both splits, the learned scalars, and where the best weights come from."""
+    model = load_model(best).to(device)
+    _, info = load_tensors(best)
+    out: dict[str, Any] = {
+        "objective": info["metrics"]["val_total"],
+        "best_epoch": info["metrics"]["epoch"],
+        "scalars": dict(zip(SCALARS, model.scalars.tolist(), strict=True)),
+    }
+    for split in SPLITS:
+        try:
+            out[split] = one_split(model, data, split, device)
+        except InputError as error:  # a rollout that is no number
+            out |= {split: None, "failed": str(error)}
+    return out
+
+
+SCALARS = ("c_v", "c_w", "k_s", "c_s", "alpha", "alpha_imp")
+
+
+def one_split(model: Any, data: Path, split: str, device: str) -> dict[str, Any]:
+    """The model's metrics on a split, per motion too."""
+    with progress_bar() as advance:
+        report = evaluate(
+            data,
+            splits=(split,),
+            methods={"newtongs": predictor(model)},
+            batch_size=BATCH[torch.device(device).type],
+            device=device,
+            progress=advance,
+        )
+    return dict(report[split]["newtongs"])
+
+
+def history(run: Path) -> dict[str, Any]:
+    """How long the training took, and the objective at every checkpoint epoch."""
+    path = run / "metrics.jsonl"
+    rows = [json.loads(line) for line in path.read_text().splitlines()] if path.exists() else []
+    known = {str(row["epoch"]): row["val_total"] for row in rows if "val_total" in row}
+    return {"seconds": sum(row["seconds"] for row in rows), "objectives": known}
+
+
+def device_name(device: str) -> str:
+    """The machine in a few words."""
+    if torch.device(device).type == "cuda":
+        return torch.cuda.get_device_name(device)
+    return f"{torch.get_num_threads()} threads of {platform.machine()}"
+
+
+def release() -> None:
+    """Give back what a run held: its captured graphs, and code compiled for its loss."""
+    gc.collect()
+    torch.compiler.reset()
+    if torch.cuda.is_available():
+        torch.cuda.empty_cache()

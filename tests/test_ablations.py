@@ -1,0 +1,186 @@
+"""Ablations: what each changes, the command that trains them, and their table."""
+
+import json
+from dataclasses import asdict, fields
+
+import pytest
+import torch
+
+from newtongs import cli
+from newtongs.cli import ablations as command
+from newtongs.cli.ablations import SIZES, Ablations, Size, settings
+from newtongs.dynamics import NNDConfig
+from newtongs.errors import InputError
+from newtongs.evaluation.ablations import ABLATIONS, FULL, ablation_table, table
+from newtongs.training import LossWeights, objective
+from newtongs.training.loop import DivergedError
+
+METRICS = ("traj", "fde", "vel", "quat", "scale", "plane_violation", "penetration_mse")
+
+
+# --- which there are -----------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("ablation", ABLATIONS.values(), ids=ABLATIONS)
+def test_an_ablation_changes_what_it_says_and_nothing_else(tmp_path, ablation):
+    plain, changed = (
+        asdict(settings(a, "paper", tmp_path, tmp_path, "cpu")) for a in (FULL, ablation)
+    )
+    for part, default in (("model", NNDConfig()), ("loss", LossWeights())):
+        before, after = plain.pop(part), changed.pop(part)
+        assert before == asdict(default)
+        assert {k: v for k, v in after.items() if v != before[k]} == dict(getattr(ablation, part))
+    assert plain == changed
+    assert ablation.model or ablation.loss
+
+
+def test_every_term_of_the_loss_has_its_ablation():
+    removed = {name for a in ABLATIONS.values() for name in a.loss}
+    assert removed == {f.name for f in fields(LossWeights)} - {"material"}
+
+
+@pytest.mark.parametrize(
+    "ablation", [a for a in ABLATIONS.values() if a.loss], ids=lambda a: a.name
+)
+def test_a_removed_term_has_no_part_in_the_gradient(ablation):
+    g = torch.Generator().manual_seed(0)
+    target = torch.randn(3, 6, 22, generator=g, dtype=torch.float64)
+    z = torch.randn(3, 6, 22, generator=g, dtype=torch.float64, requires_grad=True)
+
+    def gradient(weights, name="total"):
+        return torch.autograd.grad(objective(z, target, weights)[name], z)[0]
+
+    ((name, weight),) = ablation.loss.items()
+    assert weight == 0
+    whole, without = gradient(LossWeights()), gradient(LossWeights(**ablation.loss))
+    part = getattr(LossWeights(), name) * gradient(LossWeights(), name)
+    assert part.abs().max() > 1e-4
+    torch.testing.assert_close(whole - part, without)
+
+
+# --- the command ---------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def tiny(tmp_path, monkeypatch):
+    """The laptop's size, made smaller still, in a folder of its own."""
+    monkeypatch.chdir(tmp_path)
+    small = Size(1, {"epochs": 2, "updates_per_epoch": 2, "lr": 1e-3})
+    monkeypatch.setitem(SIZES, "laptop", small)
+    full = {split: {"newtongs": scores(2.0)} for split in ("val_id", "val_ood")}
+    write(tmp_path / "full.json", full)
+    return ["ablations", "--size", "laptop", "--full", "full.json"]
+
+
+def scores(value):
+    return dict.fromkeys(METRICS, value)
+
+
+def write(path, content):
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(json.dumps(content))
+
+
+def test_the_command_trains_evaluates_and_goes_on(tiny, tmp_path, capsys, monkeypatch):
+    trained = []
+    train = command.train
+
+    def noted(config, **options):
+        trained.append(config.out.name)
+        return train(config, **options)
+
+    monkeypatch.setattr(command, "train", noted)
+    cli.main([*tiny, "--only", "euler"])
+    assert trained == ["full", "euler"]
+    result = json.loads((tmp_path / "results/ablations/laptop/euler.json").read_text())
+    assert (result["name"], result["size"], result["epochs"]) == ("euler", "laptop", 2)
+    assert result["sequences"] == 32
+    assert result["changes"] == {"model": {"solver": "euler"}, "loss": {}}
+    assert result["training"]["model"]["solver"] == "euler"
+    assert result["failed"] is None
+    assert result["seconds"] > 0
+    assert result["best_epoch"] in (1, 2)
+    for split in ("val_id", "val_ood"):
+        assert 0 < result[split]["traj"] < 100
+        assert len(result[split]["per_motion"]) == 32
+    said = capsys.readouterr().out
+    assert "Euler in place of RK4 (laptop)" in said
+    cli.main([*tiny, "--only", "euler", "no_penetration"])
+    assert trained == ["full", "euler", "no_penetration"]  # what is finished stays
+    again = json.loads((tmp_path / "results/ablations/laptop/euler.json").read_text())
+    assert again == result
+
+
+def test_a_run_that_diverges_is_a_result(tiny, tmp_path, monkeypatch):
+    def diverging(config, **options):
+        raise DivergedError("loss nan at epoch 1")
+
+    train = command.train
+    cli.main([*tiny, "--only", "full"])
+    monkeypatch.setattr(command, "train", diverging)
+    cli.main([*tiny, "--only", "no_prior"])
+    monkeypatch.setattr(command, "train", train)
+    row = table(tmp_path / "results/ablations", tmp_path / "full.json")[-1]
+    assert (row["name"], row["failed"]) == ("no_prior", "loss nan at epoch 1")
+    assert row["change"] == {}
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (["--only", "no_friction"], "unknown ablation 'no_friction'"),
+        (["--full", "nothing.json"], "cannot read nothing.json"),
+        (["--out", "full.json"], "is no folder that can be written to"),
+    ],
+)
+def test_what_cannot_work_is_said_before_the_work(tiny, capsys, words, message):
+    with pytest.raises(SystemExit) as stop:
+        cli.main([*tiny, *words])
+    assert stop.value.code == 2
+    said = capsys.readouterr().err
+    assert message in said
+    assert said.count("\n") == 1
+
+
+def test_the_list(capsys):
+    Ablations(list=True).run()
+    assert [line.split()[0] for line in capsys.readouterr().out.splitlines()] == list(ABLATIONS)
+
+
+# --- the table -----------------------------------------------------------------------------------
+
+
+def row(name, size, value):
+    label = (FULL if name == "full" else ABLATIONS[name]).label
+    both = {split: scores(value) for split in ("val_id", "val_ood")}
+    return {"name": name, "label": label, "size": size, "failed": None, **both}
+
+
+def test_the_table(tmp_path):
+    full = tmp_path / "full.json"
+    write(full, {s: {"newtongs": scores(2.0) | {"per_motion": {}}} for s in ("val_id", "val_ood")})
+    for name, size, value in (
+        ("euler", "paper", 2.2), ("no_prior", "paper", 3.0), ("full", "laptop", 4.0),
+        ("euler", "laptop", 5.0), ("no_scale", "laptop", 3.0),
+    ):  # fmt: skip
+        folder = tmp_path / "out" if size == "paper" else tmp_path / "out" / "laptop"
+        write(folder / f"{name}.json", row(name, size, value))
+    rows = table(tmp_path / "out", full)
+    assert [(r["name"], r["size"]) for r in rows] == [
+        ("full", "paper"), ("no_prior", "paper"), ("euler", "paper"),
+        ("full", "laptop"), ("no_scale", "laptop"),
+    ]  # fmt: skip
+    change = [r["change"]["val_ood"]["traj"] for r in rows]
+    assert change == pytest.approx([0, 50, 10, 0, -25])
+    assert json.loads(json.dumps(rows)) == rows
+    assert len(ablation_table(rows, "val_id").rows) == 5
+
+
+def test_a_table_without_its_files(tmp_path):
+    with pytest.raises(InputError, match="no figures of the full model"):
+        table(tmp_path, tmp_path / "full.json")
+    write(tmp_path / "full.json", {})
+    assert [r["name"] for r in table(tmp_path / "none", tmp_path / "full.json")] == ["full"]
+    (tmp_path / "euler.json").write_text("{")
+    with pytest.raises(InputError, match=r"euler\.json is not a result"):
+        table(tmp_path, tmp_path / "full.json")
