@@ -240,9 +240,14 @@ def test_no_bounce_adds_energy(shape):
     assert (flying <= 1.01 * best).all()
 
 
-def stack(n, half=0.2):
+def stack(n, half=0.2, **options):
     return [
-        body(Shape.box((half, half, half)), p=(0.003 * i, half * (2 * i + 1) + 0.002 * i, 0), e=0.2)
+        body(
+            Shape.box((half, half, half)),
+            p=(0.003 * i, half * (2 * i + 1) + 0.002 * i, 0),
+            e=0.2,
+            **options,
+        )
         for i in range(n)
     ]
 
@@ -350,18 +355,15 @@ def test_what_starts_asleep_stays_until_it_is_hit():
 def test_what_is_hit_in_its_sleep_moves_on():
     """Momentum that a sleeping stack of boxes is given is not lost."""
     heavy = body(Shape.ball(0.3), p=(-1.0, 0.3, 0), m=3.0, e=0.4, friction=0.0)
-    simulation = Simulation([heavy, *stack(3)], Vacuum())
+    simulation = Simulation([heavy, *stack(3, friction=0.0)], Vacuum())
     simulation.run([1.0])
     assert simulation.asleep.all()
     simulation.push(0, velocity=(6, 0, 0))
-    before = after = 18.0
     for _ in range(40):
         z = simulation.step(1 / 120)
-        after = float(momentum(z, State(z).m)[0])
-        # Friction takes at most mu g m a step from three boxes, and more while they are pressed.
-        assert after > before - 4.0
-        before = after
-    assert after > 6
+        # Without friction nothing takes momentum along the floor.
+        assert float(momentum(z, State(z).m)[0]) == pytest.approx(18.0, rel=1e-3)
+    assert (State(z).v[1:, 0] > 0.1).any()
 
 
 def paddle(speed=2.0):

@@ -14,6 +14,7 @@ import numba
 import numpy as np
 import numpy.typing as npt
 
+from ...rotations import to_matrix
 from ..gaussians import GaussianScene
 from ..world_frame import WorldFrame
 
@@ -94,23 +95,13 @@ def _run(
         scene.quats.numpy(force=True),
         (scene.log_scales + math.log(world.scale)).numpy(force=True),
         scene.logits.numpy(force=True),
-        _matrix(world.rotation.numpy()),
+        to_matrix(world.rotation.double()).numpy(),
         grid.low.astype(np.float64),
         grid.h.astype(np.float64),
         depth,
         weight,
         height,
     )
-
-
-def _matrix(q: Array) -> Array:
-    """Rotation matrix ``(3, 3)`` of a unit quaternion, scalar first."""
-    w, x, y, z = q
-    return np.array([
-        [1 - 2 * (y * y + z * z), 2 * (x * y - w * z), 2 * (x * z + w * y)],
-        [2 * (x * y + w * z), 1 - 2 * (x * x + z * z), 2 * (y * z - w * x)],
-        [2 * (x * z - w * y), 2 * (y * z + w * x), 1 - 2 * (x * x + y * y)],
-    ])  # fmt: skip
 
 
 @numba.njit(cache=True, nogil=True, error_model="numpy")
