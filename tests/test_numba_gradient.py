@@ -125,9 +125,11 @@ ABLATIONS = [
     {"continuous_residual": False},
     {"contact_residual": False},
     {"continuous_residual": False, "contact_residual": False},
+    {"bounded": False},
     {"prior": False},
-    {"prior": False, "contact": False},
-    {"prior": False, "solver": "euler"},
+    {"prior": False, "bounded": False},
+    {"prior": False, "bounded": False, "contact": False},
+    {"prior": False, "bounded": False, "solver": "euler"},
 ]
 
 

@@ -30,9 +30,11 @@ SWITCHES = [
     {"contact": False},
     {"continuous_residual": False},
     {"contact_residual": False},
+    {"bounded": False},
     {"prior": False},
-    {"prior": False, "solver": "euler"},
-    {"prior": False, "contact": False},
+    {"prior": False, "bounded": False},
+    {"prior": False, "bounded": False, "solver": "euler"},
+    {"prior": False, "bounded": False, "contact": False},
     {"hidden": 1},
     {"hidden": 256},
 ]

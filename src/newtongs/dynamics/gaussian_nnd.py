@@ -38,11 +38,13 @@ class NNDConfig:
     """Whether h_phi corrects the velocities after a hit."""
     prior: bool = True
     """Whether the analytic terms exist: gravity, damping, scale restoration, and the floor's
-    restitution, attenuation and lift. Without them (our ablation) the networks stand alone:
-    accelerations are alpha f_theta(z), the change of the velocities at a hit is
-    alpha_imp h_phi(z), both without the tanh and with amplitudes that start at 1, because a
-    bounded correction could never replace gravity. Kinematics (p' = v, q' from w, s' = u) define
-    the state and stay; `contact` decides whether hits are looked for."""
+    restitution, attenuation and lift. Without them (our ablation) the networks stand alone: f_theta
+    is the acceleration, h_phi the change of the velocities at a hit. Kinematics (p' = v, q' from w,
+    s' = u) define the state and stay; `contact` decides whether hits are looked for."""
+    bounded: bool = True
+    """Whether the networks' outputs pass through tanh, with amplitudes alpha and alpha_imp that
+    start at 0.01. Otherwise (our ablation) they count as they are, the amplitudes starting at 1:
+    networks that stand alone need it, since a bounded correction could never replace gravity."""
 
     def __post_init__(self) -> None:
         if self.solver not in SOLVERS:
@@ -99,8 +101,8 @@ class GaussianNND(nn.Module):
 
     @property
     def amplitude(self) -> float:
-        """Initial ``alpha`` and ``alpha_imp``: of a small correction, or of the networks alone."""
-        return 0.01 if self.config.prior else 1.0
+        """Initial ``alpha`` and ``alpha_imp``."""
+        return 0.01 if self.config.bounded else 1.0
 
     @property
     def coefficients(self) -> Coefficients:
@@ -141,8 +143,8 @@ class GaussianNND(nn.Module):
         return dz
 
     def bounded(self, output: Tensor) -> Tensor:
-        """A network's output as it counts: its tanh, or without the prior as it is."""
-        return torch.tanh(output) if self.config.prior else output
+        """A network's output as it counts: its tanh, or as it is."""
+        return torch.tanh(output) if self.config.bounded else output
 
     def step(self, z: StateTensor, h: float) -> StateTensor:
         """One continuous substep of ``h`` seconds, projected."""

@@ -67,6 +67,7 @@ class Plain(NamedTuple):
     continuous_residual: bool
     contact_residual: bool
     prior: bool
+    bounded: bool
 
 
 @torch.no_grad()
@@ -134,6 +135,7 @@ def _plain(model: GaussianNND) -> Plain:
         continuous_residual=config.continuous_residual,
         contact_residual=config.contact_residual,
         prior=config.prior,
+        bounded=config.bounded,
     )
 
 
@@ -332,7 +334,7 @@ def _rates(z: Array, model: Plain, dz: Array) -> None:
 @_compiled("contract")
 def _bounded(output: np.float32, model: Plain) -> np.float32:
     """``GaussianNND.bounded``."""
-    return np.float32(math.tanh(output)) if model.prior else output
+    return np.float32(math.tanh(output)) if model.bounded else output
 
 
 @_compiled("contract")

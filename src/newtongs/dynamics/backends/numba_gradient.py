@@ -38,7 +38,7 @@ from .numba_few import (
     _compiled,
     _exp,
 )
-from .numba_many import MOVING, _move, _rates, _stage, bounded
+from .numba_many import MOVING, _move, _rates, _stage, finish
 
 
 class Columns:
@@ -76,11 +76,11 @@ class Scratch:
 class ColumnNetwork:
     """A residual network over columns, and the sums of its weights' gradients.
 
-    Its outputs are bounded by tanh, or as they are without the prior.
+    Its outputs pass through tanh if they are ``bounded``.
     """
 
-    def __init__(self, network: nn.Sequential, *, prior: bool) -> None:
-        self.prior = prior
+    def __init__(self, network: nn.Sequential, *, bounded: bool) -> None:
+        self.bounded = bounded
         self.layers = [layer for layer in network if isinstance(layer, nn.Linear)]
         self.weights = [layer.weight.detach() for layer in self.layers]  # views: always current
         self.turned = [w.T for w in self.weights]
@@ -96,7 +96,7 @@ class ColumnNetwork:
             _bias_silu_apart(a.array, b, h.array)
             x = h
         torch.mm(self.weights[-1], x.tensor, out=at.r.tensor)
-        bounded(at.r.array, self.biases[-1], self.prior)
+        finish(at.r.array, self.biases[-1], bounded=self.bounded)
 
     def backward(self, at: Evaluation, room: Scratch) -> None:
         """``room.gx`` from the outputs' ``room.d[-1]``; the weights' gradients go to the sums."""
@@ -146,8 +146,8 @@ class CompiledRollout:
 
     def __init__(self, model: GaussianNND, times: Times) -> None:
         self.model, self.config, self.scheme = model, model.config, SCHEMES[model.config.solver]
-        prior, limit = model.config.prior, model.config.max_dt
-        self.f, self.h = (ColumnNetwork(x, prior=prior) for x in (model.f_theta, model.h_phi))
+        limit, bounded = model.config.max_dt, model.config.bounded
+        self.f, self.h = (ColumnNetwork(x, bounded=bounded) for x in (model.f_theta, model.h_phi))
         self.steps = [[dt / n] * n for dt in intervals(times) for n in (substeps(dt, limit),)]
         self.scalars = np.zeros(6)  # sums of the coefficients' gradients
         self.tape: list[Substep] = []
@@ -268,10 +268,12 @@ class CompiledRollout:
         room, x, r = self.room, at.x.array, at.r.array
         # Without a residual its outputs' gradient is of no use; the scalars' sums still are.
         b_sum = self.f.b_sums[-1] if self.config.continuous_residual else np.zeros_like(r[:, 0])
-        if self.config.prior:
-            _residual_back(x, r, a, c, room.d[-1].array, b_sum, self.scalars)
-        else:
-            _outputs_back(r, a, c[4], room.d[-1].array, b_sum, self.scalars)
+        # Where nothing is bounded the tanh's slope is one, which is that of an output of zero.
+        slopes_of = r if self.config.bounded else np.zeros_like(r)
+        _residual_back(x, slopes_of, a, c, room.d[-1].array, b_sum, self.scalars)
+        if not self.config.bounded:
+            reached = np.concatenate([a[V : V + 6], a[U : U + 3]])
+            self.scalars[4] += float((r * reached).sum(dtype=np.float64))
         if self.config.continuous_residual:
             self.f.backward(at, room)
         else:
@@ -296,7 +298,7 @@ class CompiledRollout:
         """What the velocities' gradient after a hit gives the state, through the network."""
         d, room = at.r.array, Scratch(self.h, at.x.array.shape[1])
         self.scalars[5] += float((d * velocities).sum(dtype=np.float64))
-        slope = ONE - d * d if self.config.prior else ONE
+        slope = ONE - d * d if self.config.bounded else ONE
         room.d[-1].array[:] = alpha * velocities * slope
         self.h.b_sums[-1] += room.d[-1].array.sum(1)
         self.h.backward(at, room)
@@ -453,19 +455,6 @@ def _residual_back(
                 y = c[4] * rates[j] * (ONE - line[j] * line[j])
                 slope[j] = y
                 total += y
-            b_sum[k] += total
-
-
-@_compiled("contract", "reassoc")
-def _outputs_back(r: Array, a: Array, alpha: np.float32, d: Array, b_sum: Array, sums: Any) -> None:
-    """``_residual_back`` without the prior: no tanh to go through, no coefficients."""
-    for i in range(3):
-        for k, start in ((i, V), (3 + i, W), (6 + i, U)):
-            sums[4] += _product(r[k], a[start + i])
-            slope, rates, total = d[k], a[start + i], ZERO
-            for j in range(rates.size):
-                slope[j] = alpha * rates[j]
-                total += slope[j]
             b_sum[k] += total
 
 

@@ -126,33 +126,33 @@ def _step(
     z: Array, h: float, model: Plain, scalars: Array, weights: list[Tensor], room: Room
 ) -> None:
     """``numba_few._step`` in place."""
-    x, biases = room.x.numpy(), [b for _, b in model.f_theta]
+    x = room.x.numpy()
     x[:] = z
     room.total[:] = 0
     scheme = SCHEMES["rk4" if model.rk4 else "euler"]
     for ahead, weight in scheme.stages:
-        _field(weights, biases, scalars, room)
+        _field(model, weights, scalars, room)
         _stage(z, np.float32(ahead * h), np.float32(weight), room.dz, room.total, x)
-    _field(weights, biases, scalars, room)
+    _field(model, weights, scalars, room)
     _stage(z, ZERO, ONE, room.dz, room.total, x)
     _move(z, np.float32(h / scheme.divisor), room.total, z)
 
 
-def _field(weights: list[Tensor], biases: list[Array], scalars: Array, room: Room) -> None:
+def _field(model: Plain, weights: list[Tensor], scalars: Array, room: Room) -> None:
     """``GaussianNND.field`` of ``room.x`` into ``room.dz``, its residual always on."""
-    y = room.x
+    y, biases = room.x, [b for _, b in model.f_theta]
     for depth, (w, out) in enumerate(zip(weights, room.hidden, strict=True)):
         torch.mm(w, y, out=out)
         if depth + 1 < len(weights):
             _bias_silu(out.numpy(), biases[depth])
         y = out
-    bounded(y.numpy(), biases[-1], bool(scalars[PRIOR]))
+    finish(y.numpy(), biases[-1], bounded=model.bounded)
     _rates(room.x.numpy(), y.numpy(), scalars, room.dz)
 
 
-def bounded(y: Array, b: Array, prior: bool) -> None:
+def finish(y: Array, b: Array, *, bounded: bool) -> None:
     """``GaussianNND.bounded(y + b)`` in place, a bias for each line."""
-    if prior:
+    if bounded:
         _bias_tanh(y, b)
     else:
         y += b[: len(y), None]

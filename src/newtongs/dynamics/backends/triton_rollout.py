@@ -268,7 +268,7 @@ class FusedRollout:
     ) -> None:
         self.model, self.config, self.rows = model, model.config, rows
         self.scheme = SCHEMES[model.config.solver]
-        common = {"rows": rows, "passes": passes, "scale": scale, "tanh": model.config.prior}
+        common = {"rows": rows, "passes": passes, "scale": scale, "tanh": model.config.bounded}
         stages = len(self.scheme.stages) + 1
         self.f = FusedNetwork(model.f_theta, slots=stages, **common)  # type: ignore[arg-type]
         self.h = FusedNetwork(model.h_phi, slots=1, **common)  # type: ignore[arg-type]
