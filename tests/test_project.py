@@ -16,7 +16,7 @@ LAYERS = [
     {"errors"}, {"files", "threads", "types"}, {"rotations"}, {"state"},
     {"motions", "dynamics", "scene"}, {"templates", "world"}, {"pushes"},
     {"render", "datasets", "stage"}, {"actors", "ground"},
-    {"training", "evaluation", "figures", "exports", "animator"},
+    {"training", "evaluation", "figures", "exports", "animator"}, {"report"},
     {"studio", "cli"},
     {"__init__", "__main__"},
 ]  # fmt: skip
