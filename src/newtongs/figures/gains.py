@@ -23,7 +23,7 @@ def gain_heat_map(
         figure, ax = pyplot.subplots(figsize=(6.4, 0.245 * len(names) + 1.1))
         image = ax.imshow(values, cmap="RdBu", vmin=-CLIP, vmax=CLIP, aspect="auto")
         for (i, j), x in np.ndenumerate(values):
-            colour = "white" if abs(x) > 0.65 * CLIP else "#222222"
+            colour = "white" if abs(x) > 0.5 * CLIP else "#222222"
             ax.text(j, i, f"{x:+.1f}", ha="center", va="center", fontsize=8, color=colour)
         ax.set_yticks(range(len(names)), [name.replace("_", " ") for name in names])
         ax.set_xticks(range(len(columns)), [f"{titles[s]}\n{who}" for s, who in columns])

@@ -28,7 +28,7 @@ def objective_curves(
                 label=f"{name}, paper's final value",
             )  # fmt: skip
         for ax in axes:
-            ax.legend(loc="upper right")
+            ax.legend(loc="center right")
         figure.tight_layout(w_pad=2)
         return save_both(figure, stem)
 
@@ -48,7 +48,8 @@ def reduction_bars(
                 (-0.2, values, BLUE, "ours"), (0.2, paper[split], GREY, "paper"),
             ):  # fmt: skip
                 shown = [source[m] if source.get(m) is not None else np.nan for m in labels]
-                bars = ax.bar(at + shift, shown, 0.38, color=colour, label=who)
+                label = f"{who}: not measured" if np.isnan(shown).all() else who
+                bars = ax.bar(at + shift, shown, 0.38, color=colour, label=label)
                 ax.bar_label(bars, [_text(x) for x in shown], fontsize=7.5, padding=2)
             ax.set_xticks(at, list(labels.values()))
             ax.set(title=split, ylabel="lower error with zero-last, percent")

@@ -10,6 +10,7 @@ import numpy as np
 from .plots import BLACK, BLUE, GREY, drawing, save_both
 
 Array = np.ndarray
+FLATTEST = 0.5  # of a panel's longest side: a straight path is not drawn in a slit
 
 
 @dataclass(frozen=True)
@@ -32,13 +33,15 @@ STYLES = {
 def trajectory_panels(stem: Path, panels: Sequence[Paths]) -> str:
     """Six panels of all frames: a dot at the start, a cross at the end."""
     with drawing() as pyplot:
-        figure = pyplot.figure(figsize=(10.2, 6.9))
+        figure = pyplot.figure(figsize=(11.0, 7.0))
         for k, panel in enumerate(panels):
             ax = figure.add_subplot(2, 3, k + 1, projection="3d", computed_zorder=False)
             _draw(ax, panel)
         handles, labels = ax.get_legend_handles_labels()
         figure.legend(handles, labels, loc="lower center", ncols=5, bbox_to_anchor=(0.5, -0.035))
-        figure.subplots_adjust(left=0.0, right=0.97, top=0.97, bottom=0.04, wspace=0.1, hspace=0.12)
+        figure.subplots_adjust(
+            left=0.0, right=0.96, top=0.97, bottom=0.05, wspace=0.16, hspace=0.16
+        )
         return save_both(figure, stem)
 
 
@@ -58,20 +61,23 @@ def _frame(ax: Any, panel: Paths) -> None:
     """Equal units on all axes, y upwards, few ticks."""
     points = np.concatenate([panel.target, panel.ours, panel.prior])
     middle = (points.min(0) + points.max(0)) / 2
-    reach = 0.55 * np.ptp(points, axis=0).clip(0.12 * np.ptp(points, axis=0).max() + 1e-3)
+    extent = np.ptp(points, axis=0)
+    reach = 0.54 * extent.clip(FLATTEST * extent.max() + 1e-3)
+    reach[[0, 2]] = reach[[0, 2]].clip(0.8 * reach[1])  # nor a bounce in a chimney
     for axis, k in (("x", 0), ("y", 2), ("z", 1)):  # matplotlib's z points upwards, ours is y
         getattr(ax, f"set_{axis}lim")(middle[k] - reach[k], middle[k] + reach[k])
         getattr(ax, f"{axis}axis").set_major_locator(_few_ticks(reach[k] / reach.max()))
-    ax.set_box_aspect(reach[[0, 2, 1]] / reach.max(), zoom=0.86)
-    ax.set_xlabel("x (units)", labelpad=-3)
-    ax.set_ylabel("z (units)", labelpad=-3)
+    ax.set_box_aspect(reach[[0, 2, 1]] / reach.max(), zoom=0.8 if reach[1] == reach.max() else 0.98)
+    ax.set_xlabel("x (units)", labelpad=-2)
+    ax.set_ylabel("z (units)", labelpad=-2)
     ax.set_zlabel("y, up (units)", labelpad=-4)
     ax.tick_params(pad=-2, labelsize=7)
-    ax.set_title(panel.title, pad=-4)
+    ax.set_title(panel.title, y=1.0, pad=2)
     ax.view_init(elev=18, azim=-58)
+    ax.patch.set_visible(False)  # it would cover the neighbour's labels
 
 
 def _few_ticks(share: float) -> Any:
     from matplotlib.ticker import MaxNLocator
 
-    return MaxNLocator(4 if share > 0.5 else 2)
+    return MaxNLocator(4 if share > 0.7 else 3)

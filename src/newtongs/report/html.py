@@ -16,7 +16,8 @@ from .words import CLEAR
 
 TITLE = "NewtonGS: every table and figure, ours beside the paper's"
 LEAD = (
-    "Each figure of ours stands above the paper's, with our deviation from it. The sections follow "
+    "Each figure of ours stands above the paper's, which is small and grey and followed by our "
+    "deviation from it; coloured where two random draws would not explain it. The sections follow "
     "the paper's order; every number is in the folder json, every picture in the folder figures."
 )
 TYPES = {"png": "image/png", "svg": "image/svg+xml"}
@@ -128,7 +129,7 @@ def _paper(x: Value) -> str:
     else:
         gap = "" if x.percent is None else f"{x.percent:+.2f} %"
     error = f' title="{x.errors:.1f} standard errors"' if x.errors is not None else ""
-    return f'<span class="theirs"{error}>paper {number(x.paper, x.digits)} {gap}</span>'
+    return f'<span class="theirs"{error}>{number(x.paper, x.digits)} {gap}</span>'
 
 
 def number(x: float, digits: int) -> str:

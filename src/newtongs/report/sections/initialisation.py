@@ -180,5 +180,6 @@ def _sentences(records: dict[str, list[Row]], measured: bool) -> list[str]:
         f"Full ID objectives against the paper's: {', '.join(parts)}.",
         f"The changes are {source}. One run each, so they say nothing about the scatter over "
         "seeds; the paper's two runs also differ in how their batches were distributed (eight and "
-        "six processes against seven), ours do not, which moves orientation and scale most.",
+        "six processes against seven), ours do not. That, other training data and other initial "
+        "weights are what the two comparisons do not share.",
     ]

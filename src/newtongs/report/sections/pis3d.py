@@ -32,7 +32,7 @@ def make(context: Context) -> Section:
     figure = Figure(
         "pis3d",
         f"PIS-3D against trajectory RMSE for six methods, NewtonGS is run {SEED}. Small dots: "
-        "splits of the same size resampled from the 32 shards. Below: how often each rank "
+        "splits of the same size resampled from the 32 shards. Right: how often each rank "
         "correlation occurs among them.",
     )
     return Section(

@@ -96,7 +96,7 @@ def _sweep(name: str, measured: dict[str, Tensor]) -> Sweep:
         "attenuation": (
             "Tangential attenuation", "attenuation μ", "tangential speed after / before impact",
         ),
-        "mass": ("Mass", "mass m (generator units)", "horizontal speed after one second / before"),
+        "mass": ("Mass", "mass m (generator units)", "horizontal speed after 1 s / before"),
     }[name]  # fmt: skip
     values = PARAMETERS[name]
     target = {"restitution": values, "attenuation": 1 - values}.get(name)

@@ -55,7 +55,7 @@ def _main(context: Context) -> Table:
             cells = [_marked(row[c], row[c].ours == lowest.get(c)) for c in COLUMNS]
             rows.append([NAMES[split], LABELS[method], *cells])
     return Table(
-        "Table 1: errors on the full validation splits, lower is better",
+        "Table 1: errors on the validation splits, lower is better",
         ["Split", "Method", *(HEADINGS[c] for c in COLUMNS)],
         rows,
         "NewtonGS: mean and sample standard deviation over runs 7301, 7302 and 7303. Bold: lowest "
