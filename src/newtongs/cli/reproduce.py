@@ -41,7 +41,10 @@ class Reproduce:
     l4gm: Path | None = None
     """Folder of L4GM's dumps, for its row in Table 2."""
     videos: Path | None = None
-    """Folder of public video clips, for Table 3."""
+    """Folder of public video clips, <Motion>/<Method>.mp4, for Table 3 and the strips."""
+    first_frame: Path | None = None
+    """Folder that `newtongs figure first-frame` wrote for an LGM file of yours. Default: a scene
+    made by code in its place."""
     device: str = "cpu"
     """Where to predict: cpu or cuda."""
     fresh: bool = False
@@ -60,7 +63,7 @@ class Reproduce:
             page = reproduce(
                 self.out, only=self.only, fresh=self.fresh, say=say, quick=self.quick,
                 data=self.data, results=self.results, l4gm=self.l4gm, videos=self.videos,
-                device=self.device, progress=advance,
+                first_frame=self.first_frame, device=self.device, progress=advance,
             )  # fmt: skip
         print(f"report: {page}")
 
@@ -69,10 +72,11 @@ class Reproduce:
         chosen(self.only)
         check_folder(self.out)
         checked_device(self.device)
-        for name in ("results", "l4gm", "videos"):
+        for name in ("results", "l4gm", "videos", "first_frame"):
             path = getattr(self, name)
             if path is not None and not path.is_dir():
-                raise InputError(f"--{name}: no folder {path}; name one, or leave the option out")
+                option = f"--{name.replace('_', '-')}"
+                raise InputError(f"{option}: no folder {path}; name one, or leave the option out")
 
 
 def say(line: str) -> None:

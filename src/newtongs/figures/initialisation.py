@@ -47,7 +47,7 @@ def reduction_bars(
             for shift, source, colour, who in (
                 (-0.2, values, BLUE, "ours"), (0.2, paper[split], GREY, "paper"),
             ):  # fmt: skip
-                shown = [source[m] if source.get(m) is not None else np.nan for m in labels]
+                shown = [_number(source.get(m)) for m in labels]
                 label = f"{who}: not measured" if np.isnan(shown).all() else who
                 bars = ax.bar(at + shift, shown, 0.38, color=colour, label=label)
                 ax.bar_label(bars, [_text(x) for x in shown], fontsize=7.5, padding=2)
@@ -63,3 +63,7 @@ def reduction_bars(
 
 def _text(x: float) -> str:
     return "" if np.isnan(x) else f"{x:.2f}"
+
+
+def _number(x: float | None) -> float:
+    return np.nan if x is None else x

@@ -46,6 +46,7 @@ class Context:
     results: Path | None = None
     l4gm: Path | None = None
     videos: Path | None = None
+    first_frame: Path | None = None
     device: str = "cpu"
     per_motion: int | None = None
     """Sequences of each motion; None for the paper's 4,096, or the quick size."""

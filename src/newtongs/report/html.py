@@ -125,16 +125,16 @@ def _paper(x: Value) -> str:
     if x.paper is None:
         return ""
     if x.unit == "%":
-        gap = f"{x.ours - x.paper:+.{x.digits}f} points"
+        gap = f"{number(x.ours - x.paper, x.digits, '+')} points"
     else:
-        gap = "" if x.percent is None else f"{x.percent:+.2f} %"
+        gap = "" if x.percent is None else f"{number(x.percent, 2, '+')} %"
     error = f' title="{x.errors:.1f} standard errors"' if x.errors is not None else ""
     return f'<span class="theirs"{error}>{number(x.paper, x.digits)} {gap}</span>'
 
 
-def number(x: float, digits: int) -> str:
+def number(x: float, digits: int, sign: str = "-") -> str:
     """A figure as printed, with a true minus sign."""
-    return f"{x:.{digits}f}".replace("-", "−")
+    return f"{x:{sign}.{digits}f}".replace("-", "−")
 
 
 def _figure(figure: Figure, folder: Path, note: str) -> str:

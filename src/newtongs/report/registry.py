@@ -13,8 +13,8 @@ from .context import Context
 
 # The paper's order; a module holds one section or a few that stand together.
 MODULES = (
-    "table1", "table2", "initialisation", "branches", "motions", "trajectories", "response",
-    "pis3d",
+    "table1", "table2", "table3", "main_figure", "initialisation", "branches", "ablations",
+    "motions", "trajectories", "response", "pis3d", "pictures",
 )  # fmt: skip
 
 Make = Callable[[Context], Section]
@@ -37,6 +37,17 @@ class Spec:
     """Files and folders it reads: made anew when one of them changes."""
     seconds: float
     """How long the rest takes on two cores, beyond what is measured."""
+    quick: str = ""
+    """What a quick run makes smaller; empty for the measured splits, or nothing."""
+
+    def note(self, context: Context) -> str:
+        """What stands in every caption: how a quick run differs here."""
+        if not context.note:
+            return ""
+        if self.quick and context.quick:
+            return f"Quick run: {self.quick}."
+        same = "Quick run: this section is the same in a full run."
+        return context.note if [*self.measures(context)] else same
 
 
 _SPECS: dict[str, Spec] = {}
@@ -50,13 +61,14 @@ def section(
     measures: Pairs = lambda context: (),
     inputs: Inputs = lambda context: {},
     seconds: float = 2.0,
+    quick: str = "",
     requires: str | None = None,
 ) -> Callable[[Make], Make]:
     """Register a function as a section, unless a module that it ``requires`` is not there."""
 
     def register(make: Make) -> Make:
         if requires is None or _importable(requires):
-            _SPECS[name] = Spec(name, title, paper, make, measures, inputs, seconds)
+            _SPECS[name] = Spec(name, title, paper, make, measures, inputs, seconds, quick)
         return make
 
     return register

@@ -101,7 +101,7 @@ def _make(context: Context, spec: Spec, say: Say) -> str:
         return f"section {spec.name}: {error}"
     seconds = time.perf_counter() - start
     record = {
-        "name": spec.name, "title": spec.title, "paper": spec.paper, "note": context.note,
+        "name": spec.name, "title": spec.title, "paper": spec.paper, "note": spec.note(context),
         "seconds": round(seconds, 2), "made_with": _made_with(context, spec),
         "section": content.as_json(),
     }  # fmt: skip
@@ -126,7 +126,7 @@ def _entry(context: Context, spec: Spec, wanted: bool) -> Entry | None:
     """What the page shows of a section; None for one that nobody asked for."""
     content = _finished(context, spec)
     if content is not None:
-        return Entry(spec, content, note=context.note)
+        return Entry(spec, content, note=spec.note(context))
     failure = read_json(context.out / "json" / f"{spec.name}.error.json")
     if failure is not None:
         return Entry(spec, None, error=failure["error"])

@@ -8,7 +8,7 @@ from typing import Any
 from ...errors import InputError
 from ...evaluation.tables import HEADINGS, RANKED, paper
 from ...figures.initialisation import objective_curves, reduction_bars
-from ..content import Figure, Section, Table, Value
+from ..content import Cell, Figure, Section, Table, Value
 from ..context import SEED, SPLITS, Context, seed_method, zero_all_weights
 from ..registry import section
 from .table1 import NAMES
@@ -113,7 +113,7 @@ def _reduction(before: float, after: float) -> float:
 
 def _objectives(records: dict[str, list[Row]]) -> Table:
     published = paper()["initialisation"]["final_id_objective"]
-    rows = []
+    rows: list[list[Cell]] = []
     for name, key in RUNS.items():
         last = _final(records[name])
         rows.append(
@@ -130,7 +130,7 @@ def _objectives(records: dict[str, list[Row]]) -> Table:
 
 def _table(reductions: dict[str, dict[str, float | None]]) -> Table:
     published = paper()["initialisation"]["reduction_percent"]
-    rows = []
+    rows: list[list[Cell]] = []
     for split in SPLITS:
         cells = [
             "not measured" if (x := reductions[split][m]) is None

@@ -6,7 +6,7 @@ from statistics import median
 from ...evaluation.tables import paper
 from ...figures.gains import CLIP, gain_heat_map
 from ...motions import STATE32
-from ..content import Figure, Section, Table, Value
+from ..content import Cell, Figure, Section, Table, Value
 from ..context import SEED, SPLITS, Context, seed_method
 from ..registry import section
 from ..words import unexplained, within
@@ -78,7 +78,7 @@ def _gains(context: Context, split: str) -> dict[str, float]:
 
 def _table(context: Context, gains: dict[str, dict[str, float]]) -> Table:
     heads = [f"{NAMES[s]} {what}" for s in SPLITS for what in ("NewtonGS", "Prior", "gain")]
-    rows = []
+    rows: list[list[Cell]] = []
     for motion in sorted(STATE32):
         cells = [x for split in SPLITS for x in _cells(context, split, motion, gains)]
         rows.append([motion.replace("_", " "), *cells])
@@ -104,7 +104,7 @@ def _cells(
 
 
 def _summary(gains: dict[str, dict[str, float]]) -> Table:
-    rows = []
+    rows: list[list[Cell]] = []
     for split in SPLITS:
         values, published = gains[split].values(), paper()["motion_gains"][split]
         count = Value(float(sum(g > 0 for g in values)), float(published["count"]), 0)

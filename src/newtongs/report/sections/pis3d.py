@@ -8,7 +8,7 @@ from scipy.stats import spearmanr
 from ...dynamics import BASELINES
 from ...evaluation.tables import LABELS, paper
 from ...figures.pis3d import Cloud, pis3d_scatter
-from ..content import Figure, Section, Table, Value
+from ..content import Cell, Figure, Section, Table, Value
 from ..context import SEED, SPLITS, Context, seed_method
 from ..registry import section
 from .table1 import NAMES
@@ -79,7 +79,7 @@ def _clouds(context: Context, split: str) -> dict[str, Cloud]:
 
 
 def _table(context: Context, drawn: dict[str, list[float]]) -> Table:
-    rows = []
+    rows: list[list[Cell]] = []
     for split in SPLITS:
         published, found = paper()["pis3d_spearman"][split], np.array(drawn[NAMES[split]])
         low, high = np.quantile(found, (0.025, 0.975))
@@ -98,7 +98,7 @@ def _table(context: Context, drawn: dict[str, list[float]]) -> Table:
 
 
 def _scores(context: Context) -> Table:
-    rows = []
+    rows: list[list[Cell]] = []
     for method, label in METHODS.items():
         cells = []
         for split in SPLITS:

@@ -12,7 +12,7 @@ from ...evaluation.tables import paper
 from ...figures.response import Sweep, response_panels
 from ...state import State
 from ...types import StateTensor, X, Y, Z
-from ..content import Figure, Section, Table, Value
+from ..content import Cell, Figure, Section, Table, Value
 from ..context import SEED, Context, weights_file
 from ..registry import section
 
@@ -107,7 +107,8 @@ def _sweep(name: str, measured: dict[str, Tensor]) -> Sweep:
 
 
 def _table(measured: dict[str, dict[str, Tensor]]) -> Table:
-    published, rows = paper()["parameter_response"], []
+    published = paper()["parameter_response"]
+    rows: list[list[Cell]] = []
     for name, at in ENDPOINT.items():
         full, structured = measured[name]["full"], measured[name]["structured"]
         rank = float(spearmanr(PARAMETERS[name], full).statistic)

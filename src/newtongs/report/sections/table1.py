@@ -5,7 +5,7 @@ from statistics import fmean, stdev
 
 from ...dynamics import BASELINES
 from ...evaluation.tables import HEADINGS, LABELS, RANKED, paper
-from ..content import Section, Table, Value
+from ..content import Cell, Section, Table, Value
 from ..context import SEEDS, SPLITS, Context, seed_method
 from ..registry import section
 from ..words import unexplained, within
@@ -47,7 +47,7 @@ def make(context: Context) -> Section:
 
 
 def _main(context: Context) -> Table:
-    rows = []
+    rows: list[list[Cell]] = []
     for split in SPLITS:
         table = {method: _row(context, split, method) for method in (*BASELINES, "newtongs")}
         lowest = {c: min(row[c].ours for row in table.values()) for c in RANKED}
@@ -98,7 +98,7 @@ def _marked(x: Value, best: bool) -> Value:
 
 
 def _runs(context: Context) -> Table:
-    rows = []
+    rows: list[list[Cell]] = []
     for split in SPLITS:
         for seed in SEEDS:
             scores = context.measured(seed_method(seed), split)["scores"]
@@ -111,7 +111,7 @@ def _runs(context: Context) -> Table:
 
 
 def _margin(context: Context) -> Table:
-    rows = [[NAMES[split], *_margins(context, split)] for split in SPLITS]
+    rows: list[list[Cell]] = [[NAMES[s], *_margins(context, s)] for s in SPLITS]
     return Table(
         "NewtonGS below the best baseline of each column, in percent",
         ["Split", *(HEADINGS[c] for c in TRANSLATION)],

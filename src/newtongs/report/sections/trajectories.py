@@ -10,7 +10,7 @@ from ...evaluation.tables import paper
 from ...figures.trajectories import Paths, trajectory_panels
 from ...state import State
 from ...types import StateTensor
-from ..content import Figure, Section, Table, Value
+from ..content import Cell, Figure, Section, Table, Value
 from ..context import SEED, Context, seed_method
 from ..registry import section
 
@@ -47,7 +47,7 @@ def make(context: Context) -> Section:
 
 
 def _table(lowest: dict[str, dict[str, float]]) -> Table:
-    rows = []
+    rows: list[list[Cell]] = []
     for letter, names in SETS.items():
         for motion in names:
             published, found = paper()["figure_samples"][motion], lowest[motion]
