@@ -69,6 +69,12 @@ class Figure:
     """Formats that are there; the page shows the last."""
 
 
+def drawn_figure(drawn: Any) -> Figure:
+    """A picture that a function of ``newtongs.figures`` has drawn; the page shows its pixels."""
+    endings = sorted((path.suffix.lstrip(".") for path in drawn.paths), key=lambda e: e == "png")
+    return Figure(drawn.paths[0].stem, drawn.caption, endings)
+
+
 @dataclass(frozen=True)
 class Section:
     """Everything one section shows."""

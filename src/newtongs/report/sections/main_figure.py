@@ -2,10 +2,9 @@
 
 from importlib import import_module
 
-from ..content import Section
+from ..content import Section, drawn_figure
 from ..context import Context, weights_file
 from ..registry import section
-from .pictures import drawn_figure
 
 
 @section(
@@ -24,6 +23,4 @@ def make(context: Context) -> Section:
         f"NewtonGS has the lowest trajectory RMSE of the six methods in {len(first)} of "
         f"{len(errors)} of these sequences: {', '.join(m.replace('_', ' ') for m in first)}."
     )
-    return Section(
-        figures=[drawn_figure(context, drawn)], sentences=[said], numbers=dict(drawn.facts)
-    )
+    return Section(figures=[drawn_figure(drawn)], sentences=[said], numbers=dict(drawn.facts))

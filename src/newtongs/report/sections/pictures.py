@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from ...errors import InputError
-from ..content import Figure, Section
+from ..content import Figure, Section, drawn_figure
 from ..context import Context, weights_file
 from ..registry import section
 
@@ -20,12 +20,6 @@ CLIPS_MISSING = (
     "Strips of other methods need their clips: put them as Parabolic_Motion_with_Rotation/"
     "<Method>.mp4 into a folder and name it with --videos DIR."
 )
-
-
-def drawn_figure(context: Context, drawn: Any) -> Figure:
-    """A picture that ``newtongs.figures`` has drawn; the page shows its pixels."""
-    endings = sorted((path.suffix.lstrip(".") for path in drawn.paths), key=lambda e: e == "png")
-    return Figure(drawn.paths[0].stem, drawn.caption, endings)
 
 
 def _inputs(context: Context) -> dict[str, Path]:
@@ -45,9 +39,7 @@ def strips(context: Context) -> Section:
     draw = import_module("newtongs.figures.strips").common12_strip
     drawn = draw(context.figures / "strip.png", clips=context.videos, captioned=False)
     missing = [CLIPS_MISSING] if drawn.facts["missing"] else []
-    return Section(
-        figures=[drawn_figure(context, drawn)], missing=missing, numbers=dict(drawn.facts)
-    )
+    return Section(figures=[drawn_figure(drawn)], missing=missing, numbers=dict(drawn.facts))
 
 
 @section(
@@ -59,9 +51,7 @@ def panels(context: Context) -> Section:
     draw = import_module("newtongs.figures.rollouts").six_frame_panels
     drawn = draw(context.figures / "panels.png", captioned=False, progress=context.progress)
     said = [f"Trajectory RMSE of {m.replace('_', ' ')}: {x:.4f}." for m, x in _traj(drawn)]
-    return Section(
-        figures=[drawn_figure(context, drawn)], sentences=said, numbers=dict(drawn.facts)
-    )
+    return Section(figures=[drawn_figure(drawn)], sentences=said, numbers=dict(drawn.facts))
 
 
 def _traj(drawn: Any) -> list[tuple[str, float]]:
@@ -88,9 +78,7 @@ def first_frame(context: Context) -> Section:
         background=module.STAND_IN_COLOR, source="made by code, in place of the paper's LGM asset",
         captioned=False,
     )  # fmt: skip
-    return Section(
-        figures=[drawn_figure(context, drawn)], missing=[LGM_MISSING], numbers=dict(drawn.facts)
-    )
+    return Section(figures=[drawn_figure(drawn)], missing=[LGM_MISSING], numbers=dict(drawn.facts))
 
 
 def _given(context: Context, folder: Path) -> Section:
@@ -125,7 +113,7 @@ def gallery(context: Context) -> Section:
     }  # fmt: skip
     reasons = found["paper"].facts["reasons"]
     return Section(
-        figures=[drawn_figure(context, drawn) for drawn in found.values()],
+        figures=[drawn_figure(drawn) for drawn in found.values()],
         sentences=[f"{name}: {why}" for name, why in reasons.items()],
         numbers={framing: dict(drawn.facts) for framing, drawn in found.items()},
     )
