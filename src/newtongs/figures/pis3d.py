@@ -50,7 +50,7 @@ def pis3d_scatter(
 def _scatter(ax: Any, methods: Mapping[str, Cloud], colours: Mapping[str, str]) -> None:
     for name, cloud in methods.items():
         dots = cloud.traj_draws, cloud.pis3d_draws
-        ax.scatter(*dots, s=5, color=colours[name], alpha=0.18, linewidths=0)
+        ax.scatter(*dots, s=5, color=colours[name], alpha=0.18, linewidths=0, rasterized=True)
     for name, cloud in methods.items():
         ax.scatter(
             [cloud.traj], [cloud.pis3d], s=52, color=colours[name], edgecolors="white",

@@ -32,7 +32,7 @@ def drawing() -> Iterator[Any]:
 
 def save_both(figure: Any, stem: Path) -> str:
     """Write ``stem.png`` and ``stem.svg``, the same bytes for the same figure; returns the name."""
-    for ending, more in (("png", {"dpi": 170}), ("svg", {"metadata": {"Date": None}})):
+    for ending, more in (("png", {"dpi": 170}), ("svg", {"dpi": 170, "metadata": {"Date": None}})):
         path = stem.with_name(f"{stem.name}.{ending}")
         write_atomically(
             path,
