@@ -80,4 +80,4 @@ def _frame(ax: Any, panel: Paths) -> None:
 def _few_ticks(share: float) -> Any:
     from matplotlib.ticker import MaxNLocator
 
-    return MaxNLocator(4 if share > 0.7 else 3)
+    return MaxNLocator(4 if share > 0.85 else 3)

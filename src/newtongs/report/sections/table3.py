@@ -54,8 +54,8 @@ def _table(found: dict[str, Any], names: dict[str, str]) -> Table:
         "Table 3: Common-12 proxies, higher is better",
         ["Method", *COLUMNS.values()],
         [*rows, ["a frozen video", *frozen]],
-        "Mean and sample standard deviation over the clips of twelve motions. A row of grey "
-        "figures alone is the paper's, whose clips were not given.",
+        "Mean and sample standard deviation over the clips of twelve motions. Rows "
+        "marked paper are the paper's own: clips of that method were not given.",
     )
 
 
