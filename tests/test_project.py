@@ -138,6 +138,13 @@ def test_examples_run(path):
     assert len(path.read_text().splitlines()) < 80
 
 
+def test_make_bench_runs_every_benchmark():
+    recipe = (ROOT / "Makefile").read_text().partition("bench: $(STAMP)")[2].partition("; do")[0]
+    listed = recipe.replace("\\\n", " ").split("for part in ")[1].split()
+    found = {path.stem for path in (ROOT / "benchmarks").glob("*.py")} - {"common"}
+    assert sorted(listed) == sorted(found)
+
+
 def test_notation_page_names_things_that_exist():
     """Every `newtongs.…` name in the notation table can be imported."""
     import importlib

@@ -54,7 +54,7 @@ def records(out):
 
 def test_every_section_is_made_and_kept(made):
     out, said = made
-    assert re.search(r"9 sections to make: .*; about \d+ (s|min)", said[0])
+    assert re.search(r"to make: table1, .*; about \d+ (s|min)", said[0])
     for name, record in records(out).items():
         section = section_from_json(record["section"])
         assert section.as_json() == record["section"]
@@ -119,7 +119,8 @@ def test_figures_of_the_paper_stand_beside_ours(made):
     }
     assert found.pop("initialisation") in (6, 12)  # without and with the weights of zero-all
     assert found == {
-        "table1": 72 + 6, "table2": 24, "branches": 40, "ablations": 0, "motions": 192 + 4, "trajectories": 12, "response": 6,
+        "table1": 72 + 6, "table2": 24, "branches": 40, "ablations": 0, "motions": 192 + 4,
+        "trajectories": 12, "response": 6,
         "pis3d": 2,
     }  # fmt: skip
 
@@ -181,7 +182,7 @@ def test_an_interrupted_run_goes_on_where_it_stopped(tmp_path, monkeypatch, smal
     assert len(measured) == 4 + 12 - 3  # six methods on two splits, three of them kept
     assert all(path.stat().st_mtime_ns == then for path, then in before.items())
     reproduce(tmp_path, **settings, say=said.append)
-    assert "all 3 sections are there already" in said[-1]
+    assert "nothing to make, 3 done already" in said[-1]
     assert len(measured) == 13
 
 
@@ -196,7 +197,7 @@ def test_a_section_is_made_anew_when_its_input_changes(tmp_path, small):
     report = json.loads((RESULTS / "state32_seed7301.json").read_text())
     (results / "ablations" / "no_contact.json").write_text(json.dumps(report))
     reproduce(tmp_path / "out", **settings, say=said.append)
-    assert said[0].startswith("1 sections to make, 1 are there already: ablations")
+    assert said[0].startswith("to make (1 done already): ablations;")
     assert "no contact" in page.read_text()
 
 
@@ -252,6 +253,21 @@ def test_the_list_names_every_section_in_the_papers_order(capsys):
     names = [line.split()[0] for line in capsys.readouterr().out.splitlines()]
     assert names == list(specs())
     assert [n for n in names if n in FAST] == list(FAST)
+
+
+def test_the_three_runs_on_the_terminal(made, capsys):
+    from rich.console import Console
+
+    from newtongs.report.terminal import kept_tables
+
+    for table in kept_tables(made[0], "table1"):
+        Console(width=200).print(table)
+    said = capsys.readouterr().out
+    runs = records(made[0])["table1"]["section"]["tables"][0]["rows"][5]
+    assert runs[1] == "NewtonGS"
+    assert f"{runs[2]['ours']:.4f} ±{runs[2]['spread']:.4f}" in said
+    assert "3.1669" in said  # the paper's
+    assert said.count("run 7302") == 2
 
 
 def test_a_section_whose_module_is_not_there_is_left_out():

@@ -4,12 +4,17 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import ClassVar
 
+from rich.console import Console
+
 from ..errors import InputError
 from ..report import reproduce, specs
 from ..report.registry import chosen
+from ..report.terminal import kept_tables
 from ..state import checked_device
 from .apps import app
 from .console import check_folder, progress_bar
+
+WIDTH = 160  # of Table 1 with its spreads; a narrower terminal wraps lines
 
 
 @app.command(name="reproduce")
@@ -49,6 +54,9 @@ class Reproduce:
     """Where to predict: cpu or cuda."""
     fresh: bool = False
     """Make the sections anew, also those that are there."""
+    show: bool = False
+    """Also print the tables. `--only table1 --show` prints Table 1 with the mean and the standard
+    deviation over the three runs."""
     list: bool = False
     """Only name the sections."""
 
@@ -65,6 +73,11 @@ class Reproduce:
                 data=self.data, results=self.results, l4gm=self.l4gm, videos=self.videos,
                 first_frame=self.first_frame, device=self.device, progress=advance,
             )  # fmt: skip
+        if self.show:
+            console = Console(width=max(WIDTH, Console().width))
+            for spec in chosen(self.only):
+                for table in kept_tables(self.out, spec.name):
+                    console.print(table)
         print(f"report: {page}")
 
     def check(self) -> None:

@@ -138,12 +138,12 @@ def _entry(context: Context, spec: Spec, wanted: bool) -> Entry | None:
 
 def _plan(context: Context, wanted: Sequence[Spec], pending: Sequence[Spec]) -> str:
     done = len(wanted) - len(pending)
-    kept = f", {done} are there already" if done else ""
     if not pending:
-        return f"all {len(wanted)} sections are there already; the page is written anew"
+        return f"nothing to make, {done} done already; the page is written anew"
+    kept = f" ({done} done already)" if done else ""
     names = ", ".join(spec.name for spec in pending)
     seconds = estimate(context, pending)
-    return f"{len(pending)} sections to make{kept}: {names}; about {duration(seconds)}"
+    return f"to make{kept}: {names}; about {duration(seconds)} on this machine"
 
 
 def estimate(context: Context, pending: Sequence[Spec]) -> float:
