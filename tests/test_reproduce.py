@@ -16,10 +16,12 @@ import torch
 from newtongs import motions
 from newtongs.cli import main
 from newtongs.datasets.state32 import State32
+from newtongs.dynamics import GaussianNND, NNDConfig
 from newtongs.dynamics.baselines import BASELINES, physics_prior_se3
+from newtongs.dynamics.weights import save_model
 from newtongs.evaluation import evaluate
 from newtongs.evaluation.metrics import sequence_terms
-from newtongs.report import Section, Table, Value, measure, registry, reproduce, specs
+from newtongs.report import Section, Table, Value, context, measure, registry, reproduce, specs
 from newtongs.report.content import section_from_json
 from newtongs.report.context import Context
 from newtongs.report.html import number
@@ -207,6 +209,23 @@ def test_without_training_records_the_section_says_what_to_run(tmp_path):
     page = (tmp_path / "out" / "index.html").read_text()
     assert "--model.init zero-all" in page
     assert "metrics.jsonl" in page
+
+
+def test_with_the_weights_of_zero_all_everything_is_measured(tmp_path, monkeypatch, small):
+    shutil.copytree(context.CHECKPOINTS, tmp_path / "weights")
+    weights = tmp_path / "weights" / "state32_zero_all_seed7301.safetensors"
+    save_model(weights, GaussianNND(NNDConfig(init="zero-all")), {})
+    monkeypatch.setattr(context, "CHECKPOINTS", tmp_path / "weights")
+    reproduce(tmp_path / "out", only=["initialisation"], per_motion=2, results=RESULTS)
+    record = json.loads((tmp_path / "out" / "json" / "initialisation.json").read_text())
+    section = section_from_json(record["section"])
+    assert not section.missing
+    assert sum(x.paper is not None for t in section.tables for _, x in t.values()) == 12
+    measured = json.loads((tmp_path / "out/json/measured/zero_all_val_ood.json").read_text())
+    ours = json.loads((tmp_path / "out/json/measured/newtongs_7301_val_ood.json").read_text())
+    before, after = (x["scores"]["fde"] for x in (measured, ours))
+    reduction = section.numbers["reduction_percent"]["val_ood"]["fde"]
+    assert reduction == pytest.approx(100 * (before - after) / before)
 
 
 def test_bad_input_of_one_section_spares_the_others(tmp_path, capsys):

@@ -172,7 +172,7 @@ def _sentences(records: dict[str, list[Row]], measured: bool) -> list[str]:
     for name, key in RUNS.items():
         ours = _final(records[name])["val_total"]
         parts.append(f"{name} {ours:.4f} ({100 * (ours / published[key] - 1):+.2f} %)")
-    source = "measured on both full splits" if measured else (
+    source = "measured on both splits" if measured else (
         "taken from the training records, which hold the ID errors in position, velocity, "
         "orientation and scale"
     )  # fmt: skip
