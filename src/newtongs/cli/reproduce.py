@@ -37,7 +37,7 @@ class Reproduce:
     only: tuple[str, ...] = ()
     """Sections to make, by name: table1, table2, response, ... Default: all. --list names them."""
     quick: bool = False
-    """Small data: minutes on two cores instead of about half an hour. Every caption says so."""
+    """Small data: minutes on two cores. Every caption says so."""
     data: Path | None = None
     """Folder of the State-32 splits val_id and val_ood; made there if they are not (1.5 GB, 0.1 GB
     with --quick). Default: a folder in OUT."""
@@ -67,7 +67,7 @@ class Reproduce:
                 print(f"{spec.name:16} {spec.paper}: {spec.title}")
             return
         self.check()
-        with progress_bar() as advance:
+        with progress_bar("steps") as advance:
             page = reproduce(
                 self.out, only=self.only, fresh=self.fresh, say=say, quick=self.quick,
                 data=self.data, results=self.results, l4gm=self.l4gm, videos=self.videos,

@@ -97,12 +97,21 @@ class Context:
 
     def measured(self, method: str, split: str) -> Measured:
         """Scores of a method on a split, from this run's record or measured now."""
-        path = self.measured_path(method, split)
-        if (found := self.record(method, split)) is not None:
-            return found
+        if (method, split) not in self._known:
+            found = self.record(method, split)
+            self._known[method, split] = self._measure(method, split) if found is None else found
+        return self._known[method, split]
+
+    @cached_property
+    def _known(self) -> dict[tuple[str, str], Measured]:
+        """What was read or measured already."""
+        return {}
+
+    def _measure(self, method: str, split: str) -> Measured:
         done = partial(self.progress, f"{method} {split}")
         data = self.splits[split]
         scores = measure(data, self.predictor(method), device=self.device, advance=done)
+        path = self.measured_path(method, split)
         write_json(path, {"made_with": self._made_with(method), **scores})
         return scores
 
@@ -138,6 +147,14 @@ class Context:
     def enlarged(self, error: float) -> float:
         """The standard error of our draw, with the paper's draw added."""
         return error * (1 + self.size / self.paper_size) ** 0.5
+
+
+def shown(path: Path) -> Path:
+    """A path as the page names it: from the current folder, where it lies in it."""
+    try:
+        return path.resolve().relative_to(Path.cwd())
+    except ValueError:
+        return path
 
 
 def seed_method(seed: int) -> str:

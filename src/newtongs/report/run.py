@@ -11,6 +11,7 @@ from .. import __version__, motions
 from ..datasets.state32 import State32
 from ..dynamics import BASELINES
 from ..errors import InputError
+from ..figures.motions import import_pyplot
 from ..files import write_atomically
 from .content import Section, section_from_json
 from .context import SPLITS, Context, fingerprint, read_json, write_json
@@ -44,6 +45,7 @@ def reproduce(
     """
     context = Context(Path(out), **settings)
     wanted = chosen(only)
+    import_pyplot()  # a missing extra is told before the work
     if fresh:
         _forget(context, wanted)
     pending = [spec for spec in wanted if _finished(context, spec) is None]
@@ -52,6 +54,7 @@ def reproduce(
     for spec in pending:
         if error := _make(context, spec, say):
             failed.append(error)
+        _write_page(context, wanted)  # a run that is stopped leaves a page of what it made
     target = _write_page(context, wanted)
     if failed:
         raise InputError(f"{failed[0]}; the page {target} has the sections that could be made")
@@ -108,7 +111,6 @@ def _make(context: Context, spec: Spec, say: Say) -> str:
     write_json(_path(context, spec), record)
     (context.out / "json" / f"{spec.name}.error.json").unlink(missing_ok=True)
     say(f"{spec.name}: done in {duration(seconds)}")
-    _write_page(context, specs().values())
     return ""
 
 

@@ -11,7 +11,7 @@ from typing import Any
 from ...errors import InputError
 from ...evaluation.tables import HEADINGS, RANKED
 from ..content import Cell, Section, Table, Value
-from ..context import SPLITS, Context
+from ..context import SPLITS, Context, shown
 from ..registry import section
 from .table1 import NAMES
 
@@ -34,7 +34,7 @@ def make(context: Context) -> Section:
     """A row for each record; these are committed results and not computed by this run."""
     paths = sorted(_folder(context).glob("*.json"))
     if not paths:
-        return Section(missing=[HOW.format(folder=_folder(context))])
+        return Section(missing=[HOW.format(folder=shown(_folder(context)))])
     records = {path.stem: _read(path) for path in paths}
     rows = [_row(name, found, split) for split in SPLITS for name, found in records.items()]
     table = Table(
@@ -46,8 +46,8 @@ def make(context: Context) -> Section:
     return Section(
         tables=[table],
         sentences=[
-            f"Read from {len(paths)} records of training runs in {_folder(context)}; this run did "
-            "not train them again."
+            f"Read from {len(paths)} records of training runs in {shown(_folder(context))}; this "
+            "run did not train them again."
         ],
     )
 

@@ -9,7 +9,7 @@ from ...errors import InputError
 from ...evaluation.tables import HEADINGS, RANKED, paper
 from ...figures.initialisation import objective_curves, reduction_bars
 from ..content import Cell, Figure, Section, Table, Value
-from ..context import SEED, SPLITS, Context, seed_method, zero_all_weights
+from ..context import SEED, SPLITS, Context, seed_method, shown, zero_all_weights
 from ..registry import section
 from .table1 import NAMES
 
@@ -51,7 +51,7 @@ def _pairs(context: Context) -> Iterator[tuple[str, str]]:
 def make(context: Context) -> Section:
     """Curves of both objectives, bars of the five changes, as far as the runs are there."""
     paths = _records(context)
-    absent = [f"No training record {p}: {HOW}." for p in paths.values() if not p.is_file()]
+    absent = [f"No training record {shown(p)}: {HOW}." for p in paths.values() if not p.is_file()]
     if absent:
         return Section(missing=absent)
     records = {name: _read(path) for name, path in paths.items()}
