@@ -15,10 +15,12 @@ import torch
 
 from newtongs import motions
 from newtongs.cli import main
+from newtongs.datasets import state32
 from newtongs.datasets.state32 import State32
 from newtongs.dynamics import GaussianNND, NNDConfig
 from newtongs.dynamics.baselines import BASELINES, physics_prior_se3
 from newtongs.dynamics.weights import save_model
+from newtongs.errors import InputError
 from newtongs.evaluation import evaluate
 from newtongs.evaluation.metrics import sequence_terms
 from newtongs.report import Section, Table, Value, context, measure, registry, reproduce, specs
@@ -226,6 +228,15 @@ def test_with_the_weights_of_zero_all_everything_is_measured(tmp_path, monkeypat
     before, after = (x["scores"]["fde"] for x in (measured, ours))
     reduction = section.numbers["reduction_percent"]["val_ood"]["fde"]
     assert reduction == pytest.approx(100 * (before - after) / before)
+
+
+def test_splits_of_another_size_are_told_before_the_work(tmp_path, monkeypatch):
+    monkeypatch.setattr("newtongs.report.run.estimate", lambda *_: 0.0)
+    state32.build(tmp_path / "data", splits=("val_id",), per_motion=1)
+    settings = {"per_motion": 2, "data": tmp_path / "data", "results": RESULTS}
+    with pytest.raises(InputError, match=r"val_id.pt holds 32 sequences, 64 were asked for"):
+        reproduce(tmp_path / "out", only=["response", "motions"], **settings)
+    assert not (tmp_path / "out" / "json").exists()
 
 
 def test_bad_input_of_one_section_spares_the_others(tmp_path, capsys):

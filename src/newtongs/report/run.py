@@ -50,6 +50,8 @@ def reproduce(
         _forget(context, wanted)
     pending = [spec for spec in wanted if _finished(context, spec) is None]
     say(_plan(context, wanted, pending))
+    if _unmeasured(context, pending):
+        _ = context.splits  # splits of another size in their place are told before the work
     failed = []
     for spec in pending:
         if error := _make(context, spec, say):
@@ -59,6 +61,12 @@ def reproduce(
     if failed:
         raise InputError(f"{failed[0]}; the page {target} has the sections that could be made")
     return target
+
+
+def _unmeasured(context: Context, pending: Iterable[Spec]) -> list[tuple[str, str]]:
+    """Methods and splits that the sections need and this report does not have yet."""
+    pairs = {pair for spec in pending for pair in spec.measures(context)}
+    return [pair for pair in pairs if context.record(*pair) is None]
 
 
 def _forget(context: Context, wanted: Iterable[Spec]) -> None:
@@ -150,8 +158,7 @@ def _plan(context: Context, wanted: Sequence[Spec], pending: Sequence[Spec]) -> 
 
 def estimate(context: Context, pending: Sequence[Spec]) -> float:
     """Seconds that the sections will take on this machine, from a trial of the methods."""
-    pairs = {pair for spec in pending for pair in spec.measures(context)}
-    missing = [pair for pair in pairs if context.record(*pair) is None]
+    missing = _unmeasured(context, pending)
     total = sum(spec.seconds for spec in pending)
     if not missing:
         return total
