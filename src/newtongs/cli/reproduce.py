@@ -28,6 +28,7 @@ class Reproduce:
     input from outside says what to put where.
 
     newtongs reproduce --quick
+
     newtongs reproduce --only table1 response
     """
 
