@@ -45,10 +45,13 @@ class Clock:
 
 
 def dense_scene(n: int) -> GaussianScene:
-    """The park with its ball made of so many smaller Gaussians that there are ``n`` in all."""
+    """The park with its ball made of so many smaller Gaussians that there are ``n`` in all.
+
+    The park as it is has 4,736; it never has fewer.
+    """
     chosen = template("sunny_park").scene()
     thing, place = chosen.object(0), chosen[chosen.ids < 0]
-    pick = torch.randint(len(thing), (n - len(place),))
+    pick = torch.randint(len(thing), (max(len(thing), n - len(place)),))
     many = thing[pick]
     spread = many.scales.mean() * torch.randn(len(pick), 3)
     return join(many.replace(means=many.means + spread, log_scales=many.log_scales - 1.5), place)

@@ -50,7 +50,7 @@ def size_of(path: Path) -> int:
     """Bytes of a file and of what lies beside it under the same name, or of a folder."""
     files = path.iterdir() if path.is_dir() else [path]
     if path.suffix == ".json":
-        files = [path.with_suffix(ending) for ending in (".json", ".npz", ".ply")]
+        files = [path, path.with_suffix(".npz"), path.with_name(f"{path.stem}_scene.ply")]
     return sum(file.stat().st_size for file in files)
 
 

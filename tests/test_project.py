@@ -16,7 +16,7 @@ LAYERS = [
     {"errors"}, {"files", "threads", "types"}, {"rotations"}, {"state"},
     {"motions", "dynamics", "scene"}, {"templates", "world"}, {"pushes"},
     {"render", "datasets", "stage"}, {"actors", "ground"},
-    {"training", "evaluation", "figures", "exports", "animator"},
+    {"training", "evaluation", "figures", "exports", "animator"}, {"report"},
     {"studio", "cli"},
     {"__init__", "__main__"},
 ]  # fmt: skip
@@ -136,6 +136,13 @@ def test_examples_run(path):
     assert done.returncode == 0, done.stderr
     assert len(done.stdout.splitlines()) > 5
     assert len(path.read_text().splitlines()) < 80
+
+
+def test_make_bench_runs_every_benchmark():
+    recipe = (ROOT / "Makefile").read_text().partition("bench: $(STAMP)")[2].partition("; do")[0]
+    listed = recipe.replace("\\\n", " ").split("for part in ")[1].split()
+    found = {path.stem for path in (ROOT / "benchmarks").glob("*.py")} - {"common"}
+    assert sorted(listed) == sorted(found)
 
 
 def test_notation_page_names_things_that_exist():

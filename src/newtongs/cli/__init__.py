@@ -23,6 +23,7 @@ from . import (  # noqa: F401  (each adds its commands)
     gallery,
     generate,
     inspect,
+    reproduce,
     train,
 )
 from .apps import Command, app

@@ -75,7 +75,7 @@ def load_pretrained(seed: int = 7301) -> GaussianNND:
     folder = Path(str(resources.files("newtongs").joinpath("checkpoints")))
     path = folder / f"state32_seed{seed}.safetensors"
     if not path.is_file():
-        shipped = sorted(p.stem.removeprefix("state32_seed") for p in folder.glob("*.safetensors"))
+        shipped = sorted(p.stem.removeprefix("state32_seed") for p in folder.glob("state32_seed*"))
         raise InputError(f"no pretrained model with seed {seed}; seeds: {', '.join(shipped)}")
     return load_model(path)
 

@@ -1,0 +1,147 @@
+"""The report as one page: pictures embedded, nothing fetched."""
+
+import base64
+from collections.abc import Sequence
+from dataclasses import dataclass
+from html import escape
+from importlib.resources import files
+from pathlib import Path
+from string import Template
+
+from .. import __version__
+from .content import Cell, Figure, Section, Table, Value
+from .context import Context
+from .registry import Spec
+from .words import CLEAR
+
+TITLE = "NewtonGS: every table and figure, ours beside the paper's"
+LEAD = (
+    "Each figure of ours stands above the paper's, which is small and grey and followed by our "
+    "deviation from it; coloured where two random draws would not explain it. The sections follow "
+    "the paper's order; every number is in the folder json, every picture in the folder figures."
+)
+TYPES = {"png": "image/png", "svg": "image/svg+xml"}
+
+
+@dataclass(frozen=True)
+class Entry:
+    """A section of the page: finished, failed, or not made yet."""
+
+    spec: Spec
+    content: Section | None
+    error: str = ""
+    note: str = ""
+
+
+def page(entries: Sequence[Entry], context: Context) -> str:
+    """The whole page as text."""
+    template = Template(files(__package__).joinpath("page.html").read_text())
+    return template.substitute(
+        title=escape(TITLE),
+        lead=escape(LEAD),
+        quick=f'<p class="quick">{escape(context.note)}</p>' if context.note else "",
+        contents=_contents(entries),
+        sections="\n".join(_section(entry, context.figures) for entry in entries),
+        footer=f"newtongs {escape(__version__)}, newtongs reproduce",
+    )
+
+
+def _contents(entries: Sequence[Entry]) -> str:
+    rows = "".join(
+        f'<tr><td class="text"><a href="#{e.spec.name}">{escape(e.spec.title)}</a></td>'
+        f'<td class="text">{escape(e.spec.paper)}</td><td class="text">{_status(e)}</td></tr>'
+        for e in entries
+    )
+    heads = "".join(f'<th class="text">{x}</th>' for x in ("Section", "In the paper", "State"))
+    return f"<table><thead><tr>{heads}</tr></thead><tbody>{rows}</tbody></table>"
+
+
+def _status(entry: Entry) -> str:
+    if entry.content is None:
+        return "could not be made" if entry.error else "not made yet"
+    if not entry.content.tables and not entry.content.figures:
+        return "input missing"
+    partly = ", an input from outside is missing" if entry.content.missing else ""
+    values = [x for table in entry.content.tables for _, x in table.values()]
+    compared = sum(x.paper is not None for x in values)
+    beside = f"{compared} figures beside the paper's" if compared else "complete"
+    return beside + partly
+
+
+def _section(entry: Entry, figures: Path) -> str:
+    spec, content = entry.spec, entry.content
+    parts = [f"<h2>{escape(spec.title)}</h2>", f'<p class="where">{escape(spec.paper)}</p>']
+    if content is None:
+        said = entry.error or f"Not made yet: newtongs reproduce --only {spec.name}"
+        parts.append(f'<p class="failed">{escape(said)}</p>')
+    else:
+        parts += [_sentences(content)]
+        parts += [f'<p class="missing">{escape(line)}</p>' for line in content.missing]
+        parts += [_table(table, entry.note) for table in content.tables]
+        parts += [_figure(figure, figures, entry.note) for figure in content.figures]
+    return f'<section id="{spec.name}">' + "\n".join(parts) + "</section>"
+
+
+def _sentences(content: Section) -> str:
+    lines = "".join(f"<li>{escape(line)}</li>" for line in content.sentences)
+    return f'<ul class="said">{lines}</ul>' if lines else ""
+
+
+def _table(table: Table, note: str) -> str:
+    words = [all(isinstance(row[i], str) for row in table.rows) for i in range(len(table.columns))]
+    heads = "".join(
+        f"<th{_text(word)}>{escape(h)}</th>" for h, word in zip(table.columns, words, strict=True)
+    )
+    rows = "".join(f"<tr>{''.join(_cell(cell) for cell in row)}</tr>" for row in table.rows)
+    title = " ".join(filter(None, [f"{table.title}.", note]))
+    below = f'<p class="note">{escape(table.note)}</p>' if table.note else ""
+    return (
+        f'<div class="scroll"><table><caption>{escape(title)}</caption><thead><tr>{heads}</tr>'
+        f"</thead><tbody>{rows}</tbody></table></div>{below}"
+    )
+
+
+def _text(word: bool) -> str:
+    return ' class="text"' if word else ""
+
+
+def _cell(cell: Cell) -> str:
+    if isinstance(cell, str):
+        return f'<td class="text">{escape(cell)}</td>'
+    far = (cell.errors or 0) > CLEAR
+    return f'<td class="{"far" if far else "near"}">{_ours(cell)}{_paper(cell)}</td>'
+
+
+def _ours(x: Value) -> str:
+    spread = (
+        "" if x.spread is None else f' <span class="spread">±{number(x.spread, x.digits)}</span>'
+    )
+    return (
+        f'<span class="ours{" best" if x.best else ""}">{number(x.ours, x.digits)}{spread}</span>'
+    )
+
+
+def _paper(x: Value) -> str:
+    if x.paper is None:
+        return ""
+    if x.unit == "%":
+        gap = f"{number(x.ours - x.paper, x.digits, '+')} points"
+    else:
+        gap = "" if x.percent is None else f"{number(x.percent, 2, '+')} %"
+    error = f' title="{x.errors:.1f} standard errors"' if x.errors is not None else ""
+    return f'<span class="theirs"{error}>{number(x.paper, x.digits)} {gap}</span>'
+
+
+def number(x: float, digits: int, sign: str = "-") -> str:
+    """A figure as printed, with a true minus sign."""
+    return f"{x:{sign}.{digits}f}".replace("-", "−")
+
+
+def _figure(figure: Figure, folder: Path, note: str) -> str:
+    path = folder / f"{figure.name}.{figure.endings[-1]}"
+    data = base64.b64encode(path.read_bytes()).decode()
+    caption = escape(" ".join(filter(None, [figure.caption, note])))
+    return (
+        f'<figure><img alt="{caption}" src="data:{TYPES[figure.endings[-1]]};base64,{data}">'
+        f"<figcaption>{caption}</figcaption></figure>"
+    )

@@ -1,0 +1,1 @@
+"""The sections, one file each; :mod:`newtongs.report.registry` names their order."""

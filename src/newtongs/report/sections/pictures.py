@@ -1,0 +1,119 @@
+"""Appendix F: strips, panels, the first-frame path and the gallery, as ``figures`` draws them."""
+
+import json
+import shutil
+from importlib import import_module
+from pathlib import Path
+from typing import Any
+
+from ...errors import InputError
+from ..content import Figure, Section, drawn_figure
+from ..context import Context, weights_file
+from ..registry import section
+
+LGM_MISSING = (
+    "The paper's LGM asset is not public; the scene is one made by code in its place. For a file "
+    "of yours: newtongs figure first-frame FILE --circle U V R --depth NEAR FAR --out DIR, then "
+    "newtongs reproduce --first-frame DIR."
+)
+CLIPS_MISSING = (
+    "Strips of other methods need their clips: put them as Parabolic_Motion_with_Rotation/"
+    "<Method>.mp4 into a folder and name it with --videos DIR."
+)
+
+
+def _inputs(context: Context) -> dict[str, Path]:
+    found = {
+        "weights": weights_file("newtongs_7301"), "videos": context.videos,
+        "first_frame": context.first_frame,
+    }  # fmt: skip
+    return {name: path for name, path in found.items() if path}
+
+
+@section(
+    "strips", "Four-frame strips of Common-12", "Appendix F, parabolic motion with rotation",
+    inputs=_inputs, seconds=10, requires="newtongs.figures.strips",
+)  # fmt: skip
+def strips(context: Context) -> Section:
+    """NewtonGS, and the clips given."""
+    draw = import_module("newtongs.figures.strips").common12_strip
+    drawn = draw(context.figures / "strip.png", clips=context.videos, captioned=False)
+    missing = [CLIPS_MISSING] if drawn.facts["missing"] else []
+    return Section(figures=[drawn_figure(drawn)], missing=missing, numbers=dict(drawn.facts))
+
+
+@section(
+    "panels", "Six-frame panels", "Appendix F, six-frame State-32 comparisons",
+    inputs=_inputs, seconds=15, requires="newtongs.figures.rollouts",
+)  # fmt: skip
+def panels(context: Context) -> Section:
+    """Ground truth beside NewtonGS in the paper's three motions."""
+    draw = import_module("newtongs.figures.rollouts").six_frame_panels
+    drawn = draw(context.figures / "panels.png", captioned=False, progress=context.progress)
+    said = [f"Trajectory RMSE of {m.replace('_', ' ')}: {x:.4f}." for m, x in _traj(drawn)]
+    return Section(figures=[drawn_figure(drawn)], sentences=said, numbers=dict(drawn.facts))
+
+
+def _traj(drawn: Any) -> list[tuple[str, float]]:
+    return list(drawn.facts["traj"].items())
+
+
+@section(
+    "first_frame", "First-frame 3DGS followed by Gaussian-NND",
+    "Appendix F, pretrained first-frame 3DGS", inputs=_inputs, seconds=90,
+    quick="4,096 first states are tried instead of 65,536", requires="newtongs.figures.first_frame",
+)  # fmt: skip
+def first_frame(context: Context) -> Section:
+    """The user's own figure, or the stand-in's."""
+    if context.first_frame is not None:
+        return _given(context, context.first_frame)
+    module = import_module("newtongs.figures.first_frame")
+    path = context.out / "bowling_lgm.npy"
+    region = module.write_stand_in(path)
+    scene = import_module("newtongs.scene.io.formats").load(path)
+    tried = {"candidates": 4096} if context.quick else {}
+    moving = module.first_frame(scene, region, progress=context.progress, **tried)
+    drawn = module.juxtaposed_figure(
+        context.figures / "first_frame.png", moving, clips=context.videos,
+        background=module.STAND_IN_COLOR, source="made by code, in place of the paper's LGM asset",
+        captioned=False,
+    )  # fmt: skip
+    return Section(figures=[drawn_figure(drawn)], missing=[LGM_MISSING], numbers=dict(drawn.facts))
+
+
+def _given(context: Context, folder: Path) -> Section:
+    """What ``newtongs figure first-frame`` wrote."""
+    endings = [e for e in ("svg", "png") if (folder / f"first_frame.{e}").is_file()]
+    try:
+        facts = json.loads((folder / "first_frame.json").read_text())
+    except (OSError, ValueError) as error:
+        raise InputError(f"{folder} has no first_frame.json; {LGM_MISSING}") from error
+    if "png" not in endings:
+        raise InputError(f"{folder} has no first_frame.png; {LGM_MISSING}")
+    context.figures.mkdir(parents=True, exist_ok=True)
+    for ending in endings:
+        shutil.copyfile(folder / f"first_frame.{ending}", context.figures / f"first_frame.{ending}")
+    caption = f"First-frame Gaussians of {facts.get('source')} followed by Gaussian-NND."
+    return Section(figures=[Figure("first_frame", caption, endings)], numbers=facts)
+
+
+@section(
+    "gallery", "Background stress tests", "Appendix F, procedural scene-aware stress tests",
+    inputs=_inputs, seconds=40, requires="newtongs.figures.panels",
+)  # fmt: skip
+def gallery(context: Context) -> Section:
+    """The paper's protocol, and a second version whose camera follows the object."""
+    draw = import_module("newtongs.figures.stress").stress_gallery
+    found = {
+        framing: draw(
+            context.figures / f"gallery_{framing}.png", framing=framing, captioned=False,
+            progress=context.progress,
+        )
+        for framing in ("paper", "fit")
+    }  # fmt: skip
+    reasons = found["paper"].facts["reasons"]
+    return Section(
+        figures=[drawn_figure(drawn) for drawn in found.values()],
+        sentences=[f"{name}: {why}" for name, why in reasons.items()],
+        numbers={framing: dict(drawn.facts) for framing, drawn in found.items()},
+    )
