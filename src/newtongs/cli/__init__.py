@@ -12,7 +12,7 @@ from rich.text import Text
 
 from ..errors import InputError
 from ..training import Interrupted
-from . import animate, collider, data, evaluate, figure, gallery, inspect, train  # noqa: F401  (each adds its commands)
+from . import animate, collider, data, evaluate, figure, gallery, inspect, l4gm, train  # noqa: F401  (each adds its commands)
 from .apps import Command, app
 
 USAGE_ERROR = 2

@@ -1,19 +1,19 @@
 """``newtongs evaluate``: the paper's tables."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import torch
 
 from ..dynamics import GaussianNND
 from ..dynamics.backends import predictor
-from ..dynamics.baselines import Predictor
 from ..dynamics.weights import load_model, load_pretrained, remove_branches
 from ..errors import InputError
 from ..evaluation import METHODS, Report, evaluate
 from ..evaluation.evaluate import methods_by_name
-from ..evaluation.same32 import BASELINES, evaluate_same32, same32_table
+from ..evaluation.same32 import BASELINES, mean_report, run_same32, same32_table, table2
 from ..evaluation.tables import motion_table, split_table
 from ..state import checked_device
 from .apps import app
@@ -34,9 +34,11 @@ class Evaluate:
     data: Path | None = None
     """State-32 folder, as made by `newtongs data state32`."""
     same32: Path | None = None
-    """Same-32 folder, as made by `newtongs data same32`: prints the paper's Table 2, with the
-    rows that need no other program. NewtonGS is the mean over the shipped models, or --checkpoint.
-    """
+    """Same-32 folder, as made by `newtongs data same32`: prints the paper's Table 2. NewtonGS is
+    the mean over the shipped models, with their standard deviation, or --checkpoint."""
+    l4gm: Path | None = None
+    """Folder with the Gaussians that L4GM made of the clips of `newtongs l4gm export`: adds its row
+    to Table 2. docs/l4gm.md says how to make them."""
     splits: tuple[SplitName, ...] = ("val_id", "val_ood")
     """Which splits to evaluate."""
     methods: tuple[str, ...] = METHODS
@@ -76,14 +78,18 @@ class Evaluate:
             if getattr(self, name) != getattr(Evaluate, name):
                 raise InputError(f"--{name.replace('_', '-')} goes with --data, not with --same32")
         model = self.model()
-        rows = evaluate_same32(
-            folder,
-            methods=BASELINES if self.methods == METHODS else self.methods,
-            models=None if model is None else [model],
-            device=device,
-        )
-        wide_console().print(same32_table(rows))
-        self.write({"same32": rows})
+        with progress_bar("samples") as advance:
+            runs = run_same32(
+                folder,
+                methods=BASELINES if self.methods == METHODS else self.methods,
+                models=None if model is None else [model],
+                l4gm=self.l4gm,
+                device=device,
+                progress=advance,
+            )
+        wide_console().print(same32_table(runs))
+        rows = {name: mean_report(reports) for name, reports in runs.items()}
+        self.write({"same32": rows, "table2": table2(runs)})
 
     def model(self) -> GaussianNND | None:
         """The model named, without the branches named."""
@@ -96,7 +102,9 @@ class Evaluate:
 
     def state32(self, data: Path, device: torch.device) -> None:
         """Table 1, a table for each split."""
-        methods: dict[str, Predictor | None] = dict(methods_by_name(self.methods))
+        if self.l4gm is not None:
+            raise InputError("--l4gm goes with --same32, not with --data")
+        methods = methods_by_name(self.methods)
         if (model := self.model()) is not None:
             methods["newtongs"] = predictor(model.to(device))
         with progress_bar() as advance:
@@ -111,7 +119,7 @@ class Evaluate:
         print_report(report, per_motion=self.per_motion, compare=self.compare)
         self.write(report)
 
-    def write(self, report: Report) -> None:
+    def write(self, report: Mapping[str, Any]) -> None:
         """Write every figure to the file asked for, if any."""
         if self.json is not None:
             write_json(self.json, report)
