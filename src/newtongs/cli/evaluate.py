@@ -1,6 +1,8 @@
 """``newtongs evaluate``: the paper's tables."""
 
-from collections.abc import Mapping
+import sys
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, ClassVar
@@ -12,9 +14,10 @@ from ..dynamics.backends import predictor
 from ..dynamics.weights import load_model, load_pretrained, remove_branches
 from ..errors import InputError
 from ..evaluation import METHODS, Report, evaluate
-from ..evaluation.evaluate import methods_by_name
+from ..evaluation.evaluate import Method, methods_by_name
 from ..evaluation.same32 import BASELINES, mean_report, run_same32, same32_table, table2
 from ..evaluation.tables import motion_table, split_table
+from ..ranks import Ranks, ranks
 from ..state import checked_device
 from .apps import app
 from .console import check_target, progress_bar, wide_console, write_json
@@ -28,6 +31,9 @@ class Evaluate:
 
     The lowest value of each ranked metric is bold and starred, as in the paper. Plane violation
     and the columns after it are diagnostics and are not ranked.
+
+    Several processes or GPUs share the sequences of State-32 when torchrun starts the command:
+    torchrun --nproc-per-node 4 -m newtongs evaluate --data data/state32 --device cuda
     """
 
     resumes: ClassVar[bool] = False
@@ -65,12 +71,15 @@ class Evaluate:
             raise InputError("name one data set: --data DIR for State-32, or --same32 DIR")
         if self.json is not None:
             check_target(self.json)
-        device = checked_device(self.device)
-        if self.same32 is not None:
-            self.table2(self.same32, device)
-        else:
-            assert self.data is not None
-            self.state32(self.data, device)
+        checked_device(self.device)
+        with ranks(self.device) as group, said_once(group):
+            if self.same32 is None:
+                assert self.data is not None
+                self.state32(self.data, group)
+                return
+            with group.agreed():
+                if group.first:  # 32 sequences: nothing to share
+                    self.table2(self.same32, group.device)
 
     def table2(self, folder: Path, device: torch.device) -> None:
         """Table 2; without ``--checkpoint`` NewtonGS is the mean over the shipped models."""
@@ -100,30 +109,49 @@ class Evaluate:
         branches = [b.strip() for b in self.ablate.split(",") if b.strip()]
         return remove_branches(find_model(self.checkpoint), *branches)
 
-    def state32(self, data: Path, device: torch.device) -> None:
-        """Table 1, a table for each split."""
-        if self.l4gm is not None:
-            raise InputError("--l4gm goes with --same32, not with --data")
-        methods = methods_by_name(self.methods)
-        if (model := self.model()) is not None:
-            methods["newtongs"] = predictor(model.to(device))
+    def state32(self, data: Path, group: Ranks) -> None:
+        """Table 1, a table for each split; the first rank prints."""
+        with group.agreed():
+            methods = self.predictors(group.device)
         with progress_bar() as advance:
             report = evaluate(
                 data,
                 splits=self.splits,
                 methods=methods,
                 batch_size=self.batch_size,
-                device=device,
-                progress=advance,
+                group=group,
+                progress=advance if group.first else None,
             )
-        print_report(report, per_motion=self.per_motion, compare=self.compare)
-        self.write(report)
+        with group.agreed():
+            if group.first:
+                print_report(report, per_motion=self.per_motion, compare=self.compare)
+                self.write(report)
+
+    def predictors(self, device: torch.device) -> dict[str, Method]:
+        """The methods named, and the model if there is one."""
+        if self.l4gm is not None:
+            raise InputError("--l4gm goes with --same32, not with --data")
+        methods = methods_by_name(self.methods)
+        if (model := self.model()) is not None:
+            methods["newtongs"] = predictor(model.to(device))
+        return methods
 
     def write(self, report: Mapping[str, Any]) -> None:
         """Write every figure to the file asked for, if any."""
         if self.json is not None:
             write_json(self.json, report)
             print(f"figures written to {self.json}")
+
+
+@contextmanager
+def said_once(group: Ranks) -> Iterator[None]:
+    """Bad input ends every rank, and the first one says why."""
+    try:
+        yield
+    except InputError:
+        if group.first:
+            raise
+        sys.exit(2)
 
 
 def find_model(name: str) -> GaussianNND:

@@ -10,6 +10,7 @@ from torch import Tensor
 from ..datasets import state32
 from ..dynamics.baselines import BASELINES, Predictor, get_baseline
 from ..errors import InputError, unknown_name
+from ..ranks import Ranks
 from ..state import DIM, checked_device, require_finite
 from ..types import StateTensor
 from .metrics import MetricSums
@@ -33,6 +34,7 @@ def evaluate(
     methods: Sequence[str] | Mapping[str, Method] = METHODS,
     batch_size: int = 4096,
     device: torch.device | str = "cpu",
+    group: Ranks | None = None,
     progress: Progress | None = None,
 ) -> Report:
     """Evaluate methods on splits: ``report[split][method]["traj"]``.
@@ -45,6 +47,9 @@ def evaluate(
             tensor ``(N, T, 22)`` is a prediction of the whole split made beforehand.
         batch_size: sequences predicted at once, at most 65,534.
         device: where to predict.
+        group: processes that share the work, of :func:`newtongs.ranks.ranks`; then ``device`` is
+            the group's. Batches are dealt out whole, so that every one is predicted as one process
+            would, and each rank gets the report of all sequences.
         progress: called with (split, sequences done, sequences in all).
 
     Returns:
@@ -58,10 +63,11 @@ def evaluate(
         raise InputError("no method given; expected at least one predictor by name")
     if not splits:
         raise InputError(f"no split named; known: {', '.join(state32.SPLITS)}")
-    device = checked_device(device)
-    opened = {name: _open(data, name) for name in splits}
+    group = group or Ranks(0, 1, checked_device(device))
+    with group.agreed():
+        opened = {name: _open(data, name) for name in splits}
     return {
-        name: _evaluate_split(split, predictors, batch_size, device, progress)
+        name: _evaluate_split(split, predictors, batch_size, group, progress)
         for name, split in opened.items()
     }
 
@@ -84,35 +90,56 @@ def methods_by_name(names: Sequence[str]) -> dict[str, Method]:
     return {name: None if name == ORACLE else get_baseline(name) for name in names}
 
 
-@torch.no_grad()
+Sums = dict[str, tuple[MetricSums, PisSums]]
+
+
 def _evaluate_split(
     split: state32.State32,
     predictors: Mapping[str, Method],
     batch_size: int,
-    device: torch.device,
+    group: Ranks,
     progress: Progress | None,
 ) -> dict[str, MethodReport]:
-    names, times = split.motion_names, split.times
+    names = split.motion_names
     sums = {m: (MetricSums(len(names)), PisSums(names, split.dt)) for m in predictors}
-    done = 0
-    for states, motion in split.batches(batch_size):
-        require_finite(states, str(split.path), first=done)
-        target = states.to(device)
-        for method, predict in predictors.items():
-            predicted = target
-            if isinstance(predict, Tensor):
-                predicted = predict[done : done + len(states)].to(device)
-            elif predict is not None:
-                # Copies: a predictor that works in place must not change what it is measured by.
-                predicted = predict(target[:, 0].clone(), times.clone())
-            _check_prediction(predicted, target, method, done)
-            metrics, pis = sums[method]
-            metrics.add(predicted, target, motion)
-            pis.add(predicted, motion)
-        done += len(states)
-        if progress:
-            progress(split.split, done, len(split))
+    with group.agreed():
+        for i, (states, motion) in enumerate(split.batches(batch_size)):
+            if group.takes(i):
+                _add_batch(sums, split, states, motion, i * batch_size, predictors, group.device)
+                if progress:  # the others are as far as we are
+                    progress(
+                        split.split, min((i + group.size) * batch_size, len(split)), len(split)
+                    )
+    for pair in sums.values():
+        for part in pair:
+            part.reduce(group)
     return {method: _report(method, names, *pair) for method, pair in sums.items()}
+
+
+@torch.no_grad()
+def _add_batch(
+    sums: Sums,
+    split: state32.State32,
+    states: StateTensor,
+    motion: Tensor,
+    first: int,
+    predictors: Mapping[str, Method],
+    device: torch.device,
+) -> None:
+    """Predict a batch, whose first sequence has the number ``first``, with every method."""
+    require_finite(states, str(split.path), first=first)
+    target = states.to(device)
+    for method, predict in predictors.items():
+        predicted = target
+        if isinstance(predict, Tensor):
+            predicted = predict[first : first + len(states)].to(device)
+        elif predict is not None:
+            # Copies: a predictor that works in place must not change what it is measured by.
+            predicted = predict(target[:, 0].clone(), split.times)
+        _check_prediction(predicted, target, method, first)
+        metrics, pis = sums[method]
+        metrics.add(predicted, target, motion)
+        pis.add(predicted, motion)
 
 
 def _check_prediction(predicted: object, target: StateTensor, method: str, first: int) -> None:
