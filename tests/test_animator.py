@@ -204,9 +204,9 @@ def test_paper_mode_is_the_papers_model():
 
 
 def slanted_box():
-    """A box whose axes are not those of its scene, above a floor at zero."""
+    """A flat box whose axes are not those of its scene, above a floor at zero."""
     turn = torch.nn.functional.normalize(torch.tensor([0.9, 0.2, -0.3, 0.1]), dim=0)
-    return moved(box(), turn=turn, shift=torch.tensor([0.4, 1.5, -0.2]))
+    return moved(box((0.3, 0.2, 0.04)), turn=turn, shift=torch.tensor([0.4, 1.5, -0.2]))
 
 
 def test_the_paper_to_the_letter():
