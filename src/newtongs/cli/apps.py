@@ -7,10 +7,8 @@ from tyro.extras import SubcommandApp
 app = SubcommandApp()
 data = SubcommandApp()
 figure = SubcommandApp()
-l4gm = SubcommandApp()
 app.command(data, name="data", help="Make a benchmark data set.")
 app.command(figure, name="figure", help="Draw a picture.")
-app.command(l4gm, name="l4gm", help="Clips for L4GM, whose dumps make its row of Table 2.")
 
 
 class Command(Protocol):

@@ -4,9 +4,14 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import ClassVar
 
+from tyro.extras import SubcommandApp
+
 from ..evaluation.l4gm_clips import export_l4gm
-from .apps import l4gm
+from .apps import app
 from .console import check_folder, progress_bar
+
+l4gm = SubcommandApp()
+app.command(l4gm, name="l4gm", help="Clips for L4GM, whose dumps make its row of Table 2.")
 
 
 @l4gm.command(name="export")

@@ -47,9 +47,16 @@ class ReferenceUpdate:
         return dict(zip(sums, totals.tolist(), strict=True))
 
     def _add_gradients(self) -> None:
-        """Sum over the ranks; a network that one rank's rows never reached counts as zero there."""
-        for p in self.model.parameters() if self.group.size > 1 else ():
-            if p.requires_grad:
+        """Sum over the ranks; what one rank's rows never reached counts as zero there.
+
+        A parameter that no rank reaches keeps no gradient, so that the optimiser leaves it alone.
+        """
+        if self.group.size == 1:
+            return
+        parameters = list(self.model.parameters())
+        reached = torch.tensor([float(p.grad is not None) for p in parameters])
+        for p, some in zip(parameters, self.group.sum(reached).tolist(), strict=True):
+            if some:
                 p.grad = torch.zeros_like(p) if p.grad is None else p.grad
                 self.group.sum(p.grad)
 
