@@ -34,10 +34,10 @@ from torch import Tensor
 from newtongs import GaussianNND, load_pretrained, motions
 from newtongs.dynamics import floor
 from newtongs.dynamics.rollout import rollout
+from newtongs.ranks import Ranks
 from newtongs.state import project
 from newtongs.training.config import LossWeights, TrainConfig
 from newtongs.training.loss import objective
-from newtongs.training.ranks import Ranks
 from newtongs.training.update import ReferenceUpdate, Update, make_update
 
 # (model, states (B, T, 22)) -> a function that adds the gradient of the whole batch.

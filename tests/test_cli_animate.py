@@ -44,6 +44,20 @@ def test_replay_is_the_same_animation(park, tmp_path, capsys):
     assert (tmp_path / "a" / "park.png").read_bytes() == (tmp_path / "b" / "park.png").read_bytes()
 
 
+def test_the_paper_has_four_views_and_replays(park, tmp_path, capsys):
+    """Settings that agree with the paper may be said; the other views are pictures only."""
+    run("animate", park, "--out", tmp_path / "a", *SMALL, "--formats", "json", "png", "--paper",
+        "--scale", "free")  # fmt: skip
+    sheets = [tmp_path / "a" / f"park{v}.png" for v in ("", "_view1", "_view2", "_view3")]
+    assert len({sheet.read_bytes() for sheet in sheets}) == 4
+    assert sorted((tmp_path / "a").glob("*.json")) == [tmp_path / "a" / "park.json"]
+    assert load_animation(tmp_path / "a" / "park.json").form == "impl"
+    run("replay", tmp_path / "a" / "park.json", "--out", tmp_path / "b", "--size", 64, 48,
+        "--formats", "png", "--framing", "paper")  # fmt: skip
+    for sheet in sheets:
+        assert (tmp_path / "b" / sheet.name).read_bytes() == sheet.read_bytes()
+
+
 def test_pushes_in_words(park, tmp_path):
     run("animate", park, "--out", tmp_path, *SMALL, "--formats", "json",
         "--push", "select=id:0 velocity=0,4,0 spin=0,0,-2 restitution=0.9")  # fmt: skip
@@ -156,7 +170,17 @@ def bad_file(path):
         (["{park}", "--box", "1", "0", "0", "0", "1", "1"], "x0 < x1"),
         (["{park}", "--friction", "-1"], "friction"),
         (["{park}", "--push", "velocity=1,2,0", "--mass", "9"], "ignored beside --push"),
-        (["{park}", "--paper", "--dynamics", "structured"], "ignored beside --paper"),
+        (["{park}", "--paper", "--dynamics", "structured"], "structured contradicts --paper"),
+        (["{park}", "--paper", "--dynamics", "analytic"], "analytic contradicts --paper"),
+        (["{park}", "--paper", "--scale", "rigid"], "rigid contradicts --paper, which is free"),
+        (["{park}", "--paper", "--contact", "world"], "world contradicts --paper"),
+        (["{park}", "--paper", "--framing", "fit"], "fit contradicts --paper"),
+        (["{park}", "--paper", "--friction", "0.1"], "--friction contradicts --paper"),
+        (["{park}", "--paper", "--plane", "0", "1", "0", "0"], "--plane contradicts --paper"),
+        (["{park}", "--paper", "--background", "sunny_park"], "--background contradicts --paper"),
+        (["{park}", "--paper", "--motion", "free_fall"], "--motion contradicts --paper"),
+        (["{park}", "--paper", "--loose"], "--loose contradicts --paper"),
+        (["{park}", "--paper", "--push", "motion=free_fall"], "labelled path"),
         (["{park}", "--scale", "free"], "contact 'paper'"),
         (["{park}", "--loose", "--contact", "paper"], "loose"),
         (["{park}", "--loose"], "nothing else is loose"),

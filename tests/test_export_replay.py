@@ -48,6 +48,19 @@ def test_double_states_stay_double(tmp_path):
     assert_same(double, load_animation(tmp_path / "a.json"))
 
 
+def test_the_affine_map_is_kept(tmp_path):
+    a = two_objects()
+    other = Animation(a.scene, a.times, a.states, a.world, a.about, form="impl")
+    save_animation(other, tmp_path / "a.json")
+    assert load_animation(tmp_path / "a.json").form == "impl"
+    assert_same(other, load_animation(tmp_path / "a.json"))
+    path = tmp_path / "a.json"
+    assert json.loads(path.read_text())["version"] == 3  # an older reader would draw the other map
+    path.write_text(path.read_text().replace('"impl"', '"some"'))
+    with pytest.raises(InputError, match="'some'"):
+        load_animation(path)
+
+
 def test_the_source_is_referred_to_and_the_folder_can_move(tmp_path):
     animation = two_objects()
     (tmp_path / "one" / "out").mkdir(parents=True)
@@ -100,7 +113,7 @@ def cut_off(path):
         (lambda d: cut_off(d / "a_scene.ply"), "has changed"),
         (lambda d: (d / "a.npz").unlink(), "not there"),
         (lambda d: cut_off(d / "a.npz"), "has changed"),
-        (lambda d: change(d / "a.json", version=3), "version 3"),
+        (lambda d: change(d / "a.json", version=4), "version 4"),
         (lambda d: change(d / "a.json", format="other"), "no saved animation"),
         (lambda d: (d / "a.json").write_text("{"), "JSON"),
         (lambda d: (d / "a.json").write_text("[]"), "no saved animation"),

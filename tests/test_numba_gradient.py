@@ -6,8 +6,8 @@ import pytest
 import torch
 
 from newtongs import GaussianNND, NNDConfig, State, make_state
+from newtongs.ranks import Ranks
 from newtongs.training.config import TrainConfig
-from newtongs.training.ranks import Ranks
 from newtongs.training.update import ReferenceUpdate, make_update
 
 pytest.importorskip("numba")

@@ -188,7 +188,8 @@ from newtongs import NNDConfig
 from newtongs.training import Interrupted, TrainConfig, train
 data, out, epochs = Path(sys.argv[1]), Path(sys.argv[2]), int(sys.argv[3])
 config = TrainConfig(data=data, out=out, epochs=epochs, updates_per_epoch=4, lr=2e-3,
-                     checkpoint_every=2, model=NNDConfig(hidden=16))
+                     checkpoint_every=2, model=NNDConfig(hidden=16), **dict(
+                         word.split("=") for word in sys.argv[4:]))
 try:
     train(config, progress=lambda at, terms, c: print(at.epoch, at.update, flush=True))
 except Interrupted:
@@ -222,12 +223,14 @@ def test_signals_leave_a_run_that_resumes(data, tmp_path, number, code):
     assert read_metrics(whole) == read_metrics(tmp_path / "cut")
 
 
-def test_two_ranks_give_the_one_rank_result(data, tmp_path):
-    train(config(data, tmp_path / "one", epochs=2))
+@pytest.mark.parametrize("backend", ["auto", "reference"])
+def test_two_ranks_give_the_one_rank_result(data, tmp_path, backend):
+    train(config(data, tmp_path / "one", epochs=2, backend=backend))
     script = tmp_path / "run.py"
     script.write_text(RUN)
     command = [sys.executable, "-m", "torch.distributed.run", "--nproc-per-node=2"]
     command += ["--master-port=29617", str(script), str(data), str(tmp_path / "two"), "2"]
+    command.append(f"backend={backend}")
     environment = {**os.environ, "OMP_NUM_THREADS": "1"}
     done = subprocess.run(command, capture_output=True, text=True, check=False, env=environment)
     assert done.returncode == 0, done.stderr[-8000:]

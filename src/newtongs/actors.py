@@ -12,7 +12,7 @@ from .dynamics.floor import support_radius
 from .dynamics.surfaces import Box, Plane
 from .dynamics.variants import rigid_state
 from .errors import InputError
-from .pushes import Physics, Push, Vector, three_numbers
+from .pushes import RESTITUTION, Physics, Push, Vector, three_numbers
 from .scene.animation import ObjectAbout
 from .scene.find.clusters import without_floaters
 from .scene.gaussians import GaussianScene
@@ -48,7 +48,8 @@ def initial_state(stage: Stage, index: int, push: Push) -> StateTensor:
     z0 = _lifted(thing, stage.world)
     # The state's angular velocity is in the object's own axes.
     w = rotations.rotate(rotations.conjugate(State(z0).q), torch.tensor(spin, dtype=z0.dtype))
-    return replace(z0, v=velocity, w=w, m=push.mass, e=push.restitution, mu=push.attenuation)
+    e = RESTITUTION if push.restitution is None else push.restitution
+    return replace(z0, v=velocity, w=w, m=push.mass, e=e, mu=push.attenuation)
 
 
 def make_bodies(

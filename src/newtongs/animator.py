@@ -15,7 +15,7 @@ from .dynamics.search import Goal, search
 from .dynamics.surfaces import Box, Plane
 from .errors import InputError
 from .ground import Ground, make_ground
-from .pushes import Physics, Push, PushFields
+from .pushes import Physics, Push, PushFields, filled
 from .scene.animation import About, Animation
 from .scene.cameras import Camera
 from .scene.gaussians import BACKGROUND, GaussianScene, join
@@ -83,14 +83,16 @@ def animate(
     """
     if pushes and push:
         raise InputError(f"give pushes or {', '.join(push)}, not both")
-    pushes = tuple(pushes) or (Push(**push),)
     physics, times = physics or Physics(), frame_times(seconds, fps)
+    pushes = tuple(filled(one, physics) for one in tuple(pushes) or (Push(**push),))
+    if physics.literal:
+        _refuse_beside_paper(planes=planes, boxes=boxes, background=background)
     if loose and physics.contact == "paper":
         raise InputError("loose objects need contact 'world'; in the paper's engine nothing meets")
     stage = pick(scene, pushes, up=up, height=floor, cameras=cameras, loose=loose)
     if background is not None:
         stage = _into(stage, background, ground, height, at)
-    stage = settle(stage, floor if background is None else None)
+    stage = settle(stage, floor if background is None else None, rescale=not physics.literal)
     stage = raise_for_motions(stage, pushes, physics.seed)
     bodies = make_bodies(stage, pushes, physics, seconds, progress)
     for i, body in enumerate(bodies):
@@ -112,7 +114,17 @@ def animate(
         solid_boxes=0 if around.solid is None else len(around.solid.boxes),
         planes=tuple((*p.normal, p.offset) for p in planes),
         boxes=tuple((*b.low, *b.high) for b in boxes), goal=goal, goal_missed_by=missed,
-    ))  # fmt: skip
+    ), form="impl" if physics.literal else "main")  # fmt: skip
+
+
+def _refuse_beside_paper(**given: object) -> None:
+    """The paper's one surface is the floor, and its objects stay in their scene at their size."""
+    name = next((name for name, value in given.items() if value), None)
+    if name is not None:
+        raise InputError(
+            f"{name} contradicts the paper's procedure, which has the floor and the scene itself; "
+            f"leave {name} out, or the paper's mode"
+        )
 
 
 def frame_times(seconds: float, fps: float) -> Times:

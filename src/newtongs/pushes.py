@@ -7,6 +7,7 @@ object about half a unit large, gravity 9.81 downwards.
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
+from dataclasses import replace as changed
 from functools import cached_property
 from pathlib import Path
 from typing import Literal, TypeAlias, TypedDict
@@ -15,10 +16,12 @@ from . import motions
 from .dynamics.interface import Dynamics
 from .dynamics.variants import Scale, Variant, model_of
 from .errors import InputError, unknown_name
+from .state import DEFAULT_MATERIAL
 from .world.bodies import FRICTION
 
 Vector: TypeAlias = tuple[float, float, float]
 
+RESTITUTION = 0.6  # of a push that says none; the paper's is 0.75
 FASTEST = 1000.0  # velocity and spin; beyond, nothing is to be seen
 
 
@@ -29,7 +32,7 @@ class PushFields(TypedDict, total=False):
     velocity: Vector | Sequence[float] | None
     spin: Vector | Sequence[float] | None
     mass: float
-    restitution: float
+    restitution: float | None
     friction: float
     attenuation: float
     motion: str | None
@@ -42,13 +45,15 @@ class Push:
     select: str = "auto"
     """Which Gaussians: auto, all, cluster:ID, id:K, box:..., sphere:..., circle:..., masks:DIR."""
     velocity: Vector | Sequence[float] | None = None
-    """Initial velocity, physics units a second. Default: a toss, or a drop from the air."""
+    """Initial velocity, physics units a second. Default: a toss, or a drop from the air; none with
+    :data:`PAPER`."""
     spin: Vector | Sequence[float] | None = None
     """Initial angular velocity in rad/s about the axes x, y (up) and z."""
     mass: float = 1.0
     """Heavier things push harder and are slowed down less by the air."""
-    restitution: float = 0.6
-    """Part of the speed that a bounce keeps, 0 to 1."""
+    restitution: float | None = None
+    """Part of the speed that a bounce keeps, 0 to 1. Default: 0.6, the paper's 0.75 with
+    :data:`PAPER`."""
     friction: float = FRICTION
     """Coulomb's coefficient: 0.1 is ice, 0.5 wood, 1 rubber. The paper's engine ignores it."""
     attenuation: float = 0.2
@@ -62,8 +67,9 @@ class Push:
             if value is not None:
                 object.__setattr__(self, name, three_numbers(name, value))
         for name in ("restitution", "attenuation"):
-            if not 0 <= getattr(self, name) <= 1:
-                raise InputError(f"{name} lies between 0 and 1, got {getattr(self, name)}")
+            value = getattr(self, name)
+            if value is not None and not 0 <= value <= 1:
+                raise InputError(f"{name} lies between 0 and 1, got {value}")
         if not 0 <= self.friction <= 10:
             raise InputError(f"friction lies between 0 and 10, got {self.friction}")
         if not (self.mass > 0 and math.isfinite(self.mass)):
@@ -103,6 +109,9 @@ class Physics:
     """Which of the trained models."""
     solid: bool = True
     """Whether the static rest of the scene can be touched (contact="world")."""
+    literal: bool = False
+    """The paper's inference to the letter: sizes as the scene has them, no rates unless they are
+    given, restitution 0.75, and the affine map of its code."""
 
     def __post_init__(self) -> None:
         for name, kinds in (("scale", ("rigid", "free")), ("contact", ("world", "paper"))):
@@ -126,4 +135,18 @@ class Physics:
         return str(self.dynamics) if known else type(self.dynamics).__name__
 
 
-PAPER = Physics("learned", "free", "paper")
+PAPER = Physics("learned", "free", "paper", literal=True)
+
+
+def filled(push: Push, physics: Physics) -> Push:
+    """The push with what was left open: restitution, and no rates where the paper has none."""
+    if not physics.literal:
+        return push if push.restitution is not None else changed(push, restitution=RESTITUTION)
+    if push.motion is not None:
+        raise InputError(
+            f"motion {push.motion} is a labelled path, not a prediction of the paper's model; "
+            "leave it out, or the paper's mode"
+        )
+    e = DEFAULT_MATERIAL["e"] if push.restitution is None else push.restitution
+    none = (0.0, 0.0, 0.0)
+    return changed(push, velocity=push.velocity or none, spin=push.spin or none, restitution=e)

@@ -230,10 +230,11 @@ def move_stage(
     )
 
 
-def settle(stage: Stage, height: float | None) -> Stage:
+def settle(stage: Stage, height: float | None, *, rescale: bool = True) -> Stage:
     """The physics frame: the floor given or found, the objects as large as the model knows them.
 
-    ``height`` is the floor's as it was given, in scene units.
+    ``height`` is the floor's as it was given, in scene units. Without ``rescale`` a scene unit is a
+    physics unit, as in the paper.
     """
     pushed = (stage.scene.ids != BACKGROUND) & (stage.scene.ids < stage.count)
     low, high = extent(stage.scene[pushed], stage.world.up)
@@ -256,5 +257,6 @@ def settle(stage: Stage, height: float | None) -> Stage:
             "give --floor and --up, or select less of it"
         )
     scales = [State(lift(stage.scene.object(i))).s.mean().item() for i in range(stage.count)]
-    world = WorldFrame.of_floor(stage.world.up, floor, scale=SIZE * len(scales) / sum(scales))
+    scale = SIZE * len(scales) / sum(scales) if rescale else 1.0
+    world = WorldFrame.of_floor(stage.world.up, floor, scale=scale)
     return changed(stage, world=world, floor_is=how, endless=endless)

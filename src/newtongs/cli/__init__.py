@@ -23,6 +23,7 @@ from . import (  # noqa: F401  (each adds its commands)
     gallery,
     generate,
     inspect,
+    l4gm,
     reproduce,
     train,
 )

@@ -14,7 +14,7 @@ from ..animator import animate
 from ..dynamics.search import Goal
 from ..dynamics.surfaces import Box, Plane
 from ..errors import InputError
-from ..exports import export, parse_formats
+from ..exports import FORMATS, export, parse_formats
 from ..exports.replay import load_animation
 from ..pushes import PAPER, Physics, Push
 from ..render.scenes import backend_for
@@ -32,6 +32,11 @@ Color = tuple[float, float, float]
 WHITE: Color = (1.0, 1.0, 1.0)
 LARGEST = 8192  # pixels a side
 STILL = 0.02  # units or radians a second: slower than this is rest to the eye
+PAPER_WORDS = {"dynamics": "learned", "scale": "free", "contact": "paper", "framing": "paper"}
+REFUSED_BY_PAPER = (
+    "checkpoint", "hollow", "friction", "loose", "motion", "plane", "box", "background", "height",
+    "ground", "at", "azimuth", "elevation",
+)  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -49,8 +54,9 @@ class Picture:
     elevation: float = 14.0
     """How far it looks down, in degrees."""
     framing: Literal["fit", "paper"] | None = None
-    """fit: the nearest camera that sees the whole motion (the default). paper: the paper's orbit,
-    radius 5 and elevation 1.2 around the mean position (the default of --paper)."""
+    """fit: the nearest camera that sees the whole motion (the default). paper: the paper's orbit of
+    four views, radius 5 and elevation 1.2 around the mean position (the default of --paper); films
+    and sheets of views 1 to 3 are NAME_view1 to NAME_view3."""
     cameras: Path | None = None
     """Cameras of the capture instead (transforms.json, or a folder of COLMAP text files): the
     first draws the pictures."""
@@ -71,25 +77,34 @@ class Picture:
         if not (abs(self.azimuth) <= 3600 and abs(self.elevation) < 90):
             raise InputError("azimuth and elevation are degrees; elevation lies within 90")
 
-    def camera(self, animation: Animation) -> Camera:
-        """The one asked for, or one that sees the whole motion."""
+    def views(self, animation: Animation) -> list[Camera]:
+        """The camera asked for, or one that sees the whole motion; the paper's orbit has four."""
         if self.cameras is not None:
-            return load_cameras(self.cameras)[0]
+            return load_cameras(self.cameras)[:1]
         if self.framing == "paper":
-            return paper_orbit(animation, self.size)[0]
-        return default_camera(animation, self.size, azimuth=self.azimuth, elevation=self.elevation)
+            return paper_orbit(animation, self.size)
+        angles = {"azimuth": self.azimuth, "elevation": self.elevation}
+        return [default_camera(animation, self.size, **angles)]
 
     def write(
         self, animation: Animation, out: Path, name: str, color: Color, source: str | None = None
     ) -> None:
         """Export, and say what was written."""
+        formats = parse_formats(self.formats)
+        pictures = [each for each in formats if FORMATS[each].pictures]
+        written: list[Path] = []
         with progress_bar("steps") as advance:
-            written = export(
-                animation, out, self.formats, name=name, camera=self.camera(animation),
-                background=self.color or color, backend=self.renderer, source=source,
-                sh_degree=self.sh_degree, progress=advance,
-            )  # fmt: skip
-        for path in written.values():
+            for i, camera in enumerate(self.views(animation)):
+                if i and not pictures:
+                    break
+                paths = export(
+                    animation, out, pictures if i else formats, camera=camera,
+                    name=f"{name}_view{i}" if i else name, background=self.color or color,
+                    backend=self.renderer, source=source, sh_degree=self.sh_degree,
+                    progress=advance,
+                )  # fmt: skip
+                written += paths.values()
+        for path in written:
             print(f"{path}  {size_of(path) / 1e3:,.0f} kB")
 
 
@@ -119,13 +134,14 @@ class Animate(Picture):
     """The object, or several: auto (the most object-like thing above the floor), all, cluster:ID,
     id:K, box:x0,y0,z0,x1,y1,z1, sphere:x,y,z,r, circle:u,v,r, masks:FOLDER. Scene coordinates."""
     velocity: tuple[float, ...] | None = None
-    """Initial velocity x y z, units a second. Default: a toss, or a drop where it is in the air."""
+    """Initial velocity x y z, units a second. Default: a toss, or a drop where it is in the air;
+    none with --paper."""
     spin: tuple[float, ...] | None = None
     """Initial angular velocity about x y z, rad/s."""
     mass: float = 1.0
     """Mass; heavier things push harder and are slowed down less by the air."""
-    restitution: float = 0.6
-    """Part of its speed that a bounce keeps, 0 to 1."""
+    restitution: float | None = None
+    """Part of its speed that a bounce keeps, 0 to 1. Default: 0.6, with --paper 0.75."""
     friction: float = 0.5
     """Friction coefficient: 0.1 is ice, 0.5 wood, 1 rubber."""
     attenuation: float = 0.2
@@ -162,29 +178,31 @@ class Animate(Picture):
     """Height of the object in the background's units."""
     at: tuple[float, float] = (0.0, 0.0)
     """Where in the background the object starts: X Z from its middle, in its units."""
-    dynamics: Literal["learned", "structured", "analytic"] = "analytic"
-    """analytic: Newton's terms. learned: with the trained networks. structured: trained scalars,
-    networks zeroed."""
+    dynamics: Literal["learned", "structured", "analytic"] | None = None
+    """analytic (the default): Newton's terms. learned: with the trained networks. structured:
+    trained scalars, networks zeroed."""
     checkpoint: Path | None = None
     """A model of your own instead: a .safetensors file that `newtongs train` wrote."""
-    scale: Literal["rigid", "free"] = "rigid"
-    """rigid: sizes stay. free: the paper's, which pulls every size towards one; needs
+    scale: Literal["rigid", "free"] | None = None
+    """rigid (the default): sizes stay. free: the paper's, which pulls every size towards one; needs
     --contact paper."""
-    contact: Literal["world", "paper"] = "world"
-    """world: true shapes, friction; objects meet each other and the scene. paper: the paper's event
-    at the floor, for a ball of radius |s_y|."""
+    contact: Literal["world", "paper"] | None = None
+    """world (the default): true shapes, friction; objects meet each other and the scene. paper: the
+    paper's event at the floor, for a ball of radius |s_y|."""
     paper: bool = False
-    """The paper to the letter: learned, free, --contact paper, and its orbit of cameras."""
+    """The paper to the letter: learned, free, --contact paper, a scene unit is a physics unit, no
+    velocity or spin unless given, restitution 0.75, the affine map of its code, four orbit views.
+    Settings that contradict it are refused."""
     hollow: bool = False
     """Ignore the solid parts of the scene: only its floor can be touched, and is endless."""
     hide_floor: bool = False
     """Do not draw floors, planes and boxes that the capture does not show."""
 
-    def camera(self, animation: Animation) -> Camera:
+    def views(self, animation: Animation) -> list[Camera]:
         """As elsewhere; the paper's own with ``--paper``."""
         if self.paper and self.framing is None:
-            return replace(self, framing="paper").camera(animation)
-        return super().camera(animation)
+            return replace(self, framing="paper").views(animation)
+        return super().views(animation)
 
     def run(self) -> None:
         """Animate, say what was found, and export."""
@@ -227,8 +245,9 @@ class Animate(Picture):
         """From the flags."""
         if self.paper:
             return PAPER
-        model = self.checkpoint or self.dynamics
-        return Physics(model, self.scale, self.contact, solid=not self.hollow)
+        model = self.checkpoint or self.dynamics or "analytic"
+        scale, contact = self.scale or "rigid", self.contact or "world"
+        return Physics(model, scale, contact, solid=not self.hollow)
 
     def check(self) -> None:
         """Refuse what would be ignored."""
@@ -236,9 +255,8 @@ class Animate(Picture):
             raise InputError("name a splat file: newtongs animate SCENE.ply --out DIR")
         one_object = ("select", "mass", "restitution", "friction", "attenuation")
         self.refuse_beside("push", one_object)
-        self.refuse_beside(
-            "paper", ("dynamics", "checkpoint", "scale", "contact", "hollow", "friction")
-        )
+        if self.paper:
+            self.check_paper()
         given = [name for name in ("velocity", "spin") if getattr(self, name) is not None]
         if given and (self.push or self.goal):
             other = "--push" if self.push else "--goal"
@@ -253,6 +271,16 @@ class Animate(Picture):
         if self.goal is not None:
             Goal.parse(self.goal)
 
+    def check_paper(self) -> None:
+        """Refuse what contradicts the paper's procedure, or would do nothing in it."""
+        for name, its in PAPER_WORDS.items():
+            given = getattr(self, name)
+            if given not in (None, its):
+                raise InputError(
+                    f"--{name} {given} contradicts --paper, which is {its}; leave one of them out"
+                )
+        self.refuse_beside("paper", REFUSED_BY_PAPER)
+
     def refuse_beside(self, flag: str, names: Sequence[str]) -> None:
         """Words that ``flag`` makes meaningless, where they differ from their defaults."""
         if not getattr(self, flag):
@@ -261,7 +289,8 @@ class Animate(Picture):
         for name in names:
             if getattr(self, name) != default[name]:
                 where = f"put {name}=... into it" if flag == "push" else "leave one of them out"
-                raise InputError(f"--{name} is ignored beside --{flag}; {where}")
+                why = "contradicts" if flag == "paper" else "is ignored beside"
+                raise InputError(f"--{name} {why} --{flag}; {where}")
 
     def stage_ground(self) -> WorldFrame | None:
         """The background's up and floor, if they were given."""

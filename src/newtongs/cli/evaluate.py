@@ -1,20 +1,23 @@
 """``newtongs evaluate``: the paper's tables."""
 
+import sys
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import torch
 
 from ..dynamics import GaussianNND
 from ..dynamics.backends import predictor
-from ..dynamics.baselines import Predictor
 from ..dynamics.weights import load_model, load_pretrained, remove_branches
 from ..errors import InputError
 from ..evaluation import METHODS, Report, evaluate
-from ..evaluation.evaluate import methods_by_name
-from ..evaluation.same32 import BASELINES, evaluate_same32, same32_table
+from ..evaluation.evaluate import Method, methods_by_name
+from ..evaluation.same32 import BASELINES, mean_report, run_same32, same32_table, table2
 from ..evaluation.tables import motion_table, split_table
+from ..ranks import Ranks, ranks
 from ..state import checked_device
 from .apps import app
 from .console import check_target, progress_bar, wide_console, write_json
@@ -29,15 +32,20 @@ class Evaluate:
 
     The lowest value of each ranked metric is bold and starred, as in the paper. Plane violation
     and the columns after it are diagnostics and are not ranked.
+
+    Several processes or GPUs share the sequences of State-32 when torchrun starts the command:
+    torchrun --nproc-per-node 4 -m newtongs evaluate --data data/state32 --device cuda
     """
 
     resumes: ClassVar[bool] = False
     data: Path | None = None
     """State-32 folder, as made by `newtongs data state32`."""
     same32: Path | None = None
-    """Same-32 folder, as made by `newtongs data same32`: prints the paper's Table 2, with the
-    rows that need no other program. NewtonGS is the mean over the shipped models, or --checkpoint.
-    """
+    """Same-32 folder, as made by `newtongs data same32`: prints the paper's Table 2. NewtonGS is
+    the mean over the shipped models, with their standard deviation, or --checkpoint."""
+    l4gm: Path | None = None
+    """Folder with the Gaussians that L4GM made of the clips of `newtongs l4gm export`: adds its row
+    to Table 2. docs/l4gm.md says how to make them."""
     videos: Path | None = None
     """Folder of clips: side by side, as <Motion>/<Method>.mp4, or with the manifest of `newtongs
     data common12`. Prints the paper's Table 3; with --json a second run goes on where one stopped.
@@ -73,12 +81,15 @@ class Evaluate:
         if self.videos is not None:
             self.table3(self.videos)
             return
-        device = checked_device(self.device)
-        if self.same32 is not None:
-            self.table2(self.same32, device)
-        else:
-            assert self.data is not None
-            self.state32(self.data, device)
+        checked_device(self.device)
+        with ranks(self.device) as group, said_once(group):
+            if self.same32 is None:
+                assert self.data is not None
+                self.state32(self.data, group)
+                return
+            with group.agreed():
+                if group.first:  # 32 sequences: nothing to share
+                    self.table2(self.same32, group.device)
 
     def table3(self, folder: Path) -> None:
         """Table 3, or a row a clip; the paper's figures always stand beside ours."""
@@ -101,14 +112,18 @@ class Evaluate:
             if getattr(self, name) != getattr(Evaluate, name):
                 raise InputError(f"--{name.replace('_', '-')} goes with --data, not with --same32")
         model = self.model()
-        rows = evaluate_same32(
-            folder,
-            methods=BASELINES if self.methods == METHODS else self.methods,
-            models=None if model is None else [model],
-            device=device,
-        )
-        wide_console().print(same32_table(rows))
-        self.write({"same32": rows})
+        with progress_bar("samples") as advance:
+            runs = run_same32(
+                folder,
+                methods=BASELINES if self.methods == METHODS else self.methods,
+                models=None if model is None else [model],
+                l4gm=self.l4gm,
+                device=device,
+                progress=advance,
+            )
+        wide_console().print(same32_table(runs))
+        rows = {name: mean_report(reports) for name, reports in runs.items()}
+        self.write({"same32": rows, "table2": table2(runs)})
 
     def model(self) -> GaussianNND | None:
         """The model named, without the branches named."""
@@ -119,28 +134,49 @@ class Evaluate:
         branches = [b.strip() for b in self.ablate.split(",") if b.strip()]
         return remove_branches(find_model(self.checkpoint), *branches)
 
-    def state32(self, data: Path, device: torch.device) -> None:
-        """Table 1, a table for each split."""
-        methods: dict[str, Predictor | None] = dict(methods_by_name(self.methods))
-        if (model := self.model()) is not None:
-            methods["newtongs"] = predictor(model.to(device))
+    def state32(self, data: Path, group: Ranks) -> None:
+        """Table 1, a table for each split; the first rank prints."""
+        with group.agreed():
+            methods = self.predictors(group.device)
         with progress_bar() as advance:
             report = evaluate(
                 data,
                 splits=self.splits,
                 methods=methods,
                 batch_size=self.batch_size,
-                device=device,
-                progress=advance,
+                group=group,
+                progress=advance if group.first else None,
             )
-        print_report(report, per_motion=self.per_motion, compare=self.compare)
-        self.write(report)
+        with group.agreed():
+            if group.first:
+                print_report(report, per_motion=self.per_motion, compare=self.compare)
+                self.write(report)
 
-    def write(self, report: Report) -> None:
+    def predictors(self, device: torch.device) -> dict[str, Method]:
+        """The methods named, and the model if there is one."""
+        if self.l4gm is not None:
+            raise InputError("--l4gm goes with --same32, not with --data")
+        methods = methods_by_name(self.methods)
+        if (model := self.model()) is not None:
+            methods["newtongs"] = predictor(model.to(device))
+        return methods
+
+    def write(self, report: Mapping[str, Any]) -> None:
         """Write every figure to the file asked for, if any."""
         if self.json is not None:
             write_json(self.json, report)
             print(f"figures written to {self.json}")
+
+
+@contextmanager
+def said_once(group: Ranks) -> Iterator[None]:
+    """Bad input ends every rank, and the first one says why."""
+    try:
+        yield
+    except InputError:
+        if group.first:
+            raise
+        sys.exit(2)
 
 
 def find_model(name: str) -> GaussianNND:

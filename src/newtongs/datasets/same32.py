@@ -93,9 +93,15 @@ def manifest(folder: Path | str) -> list[dict[str, str]]:
     return rows
 
 
+def selected(folder: Path | str) -> list[dict[str, str]]:
+    """One row a motion, sorted by the motion's name: of several repeats the first sample id."""
+    rows = sorted(manifest(folder), key=lambda row: (row["motion_type"], row["sample_id"]))
+    return list({row["motion_type"]: row for row in reversed(rows)}.values())[::-1]
+
+
 def states(folder: Path | str) -> tuple[StateTensor, tuple[str, ...]]:
     """Labelled states ``(32, 49, 22)`` and the names of their motions, in the paper's order."""
-    by_motion = {row["motion_type"]: row for row in manifest(folder)}
+    by_motion = {row["motion_type"]: row for row in selected(folder)}
     names = tuple(item.motion.name for item in members())
     missing = [name for name in names if name not in by_motion]
     if missing:

@@ -10,6 +10,7 @@ from torch import Tensor
 from ..datasets import state32
 from ..dynamics.baselines import BASELINES, Predictor, get_baseline
 from ..errors import InputError, unknown_name
+from ..ranks import Ranks
 from ..state import DIM, checked_device, require_finite
 from ..types import StateTensor
 from .metrics import MetricSums
@@ -19,6 +20,7 @@ ORACLE = "oracle"
 METHODS = (*BASELINES, ORACLE)
 MAX_BATCH = 65_534
 
+Method = Predictor | StateTensor | None
 Scores = dict[str, float]
 MethodReport = dict[str, float | dict[str, Scores]]
 Report = dict[str, dict[str, MethodReport]]
@@ -29,9 +31,10 @@ def evaluate(
     data: Path | str | Mapping[str, state32.State32],
     *,
     splits: Sequence[str] = ("val_id", "val_ood"),
-    methods: Sequence[str] | Mapping[str, Predictor | None] = METHODS,
+    methods: Sequence[str] | Mapping[str, Method] = METHODS,
     batch_size: int = 4096,
     device: torch.device | str = "cpu",
+    group: Ranks | None = None,
     progress: Progress | None = None,
 ) -> Report:
     """Evaluate methods on splits: ``report[split][method]["traj"]``.
@@ -40,9 +43,13 @@ def evaluate(
         data: a State-32 folder, or open splits by name.
         splits: which of them.
         methods: names of baselines and ``oracle``, or predictors of your own by name; a predictor
-            maps ``z0 (B, 22)`` and ``times (T,)`` to ``(B, T, 22)``, and None is the oracle.
+            maps ``z0 (B, 22)`` and ``times (T,)`` to ``(B, T, 22)``, None is the oracle, and a
+            tensor ``(N, T, 22)`` is a prediction of the whole split made beforehand.
         batch_size: sequences predicted at once, at most 65,534.
         device: where to predict.
+        group: processes that share the work, of :func:`newtongs.ranks.ranks`; then ``device`` is
+            the group's. Batches are dealt out whole, so that every one is predicted as one process
+            would, and each rank gets the report of all sequences.
         progress: called with (split, sequences done, sequences in all).
 
     Returns:
@@ -51,15 +58,16 @@ def evaluate(
     """
     if not 1 <= batch_size <= MAX_BATCH:
         raise InputError(f"batch size must be between 1 and {MAX_BATCH:,}, got {batch_size}")
-    predictors = dict(methods) if isinstance(methods, Mapping) else methods_by_name(methods)
+    predictors = methods if isinstance(methods, Mapping) else methods_by_name(methods)
     if not predictors:
         raise InputError("no method given; expected at least one predictor by name")
     if not splits:
         raise InputError(f"no split named; known: {', '.join(state32.SPLITS)}")
-    device = checked_device(device)
-    opened = {name: _open(data, name) for name in splits}
+    group = group or Ranks(0, 1, checked_device(device))
+    with group.agreed():
+        opened = {name: _open(data, name) for name in splits}
     return {
-        name: _evaluate_split(split, predictors, batch_size, device, progress)
+        name: _evaluate_split(split, predictors, batch_size, group, progress)
         for name, split in opened.items()
     }
 
@@ -72,7 +80,7 @@ def _open(data: Path | str | Mapping[str, state32.State32], split: str) -> state
     return state32.load(data, split)
 
 
-def methods_by_name(names: Sequence[str]) -> dict[str, Predictor | None]:
+def methods_by_name(names: Sequence[str]) -> dict[str, Method]:
     """Predictors of the named methods; None stands for the oracle, which needs the targets."""
     if not names:
         raise InputError(f"no method named; known: {', '.join(METHODS)}")
@@ -82,33 +90,56 @@ def methods_by_name(names: Sequence[str]) -> dict[str, Predictor | None]:
     return {name: None if name == ORACLE else get_baseline(name) for name in names}
 
 
-@torch.no_grad()
+Sums = dict[str, tuple[MetricSums, PisSums]]
+
+
 def _evaluate_split(
     split: state32.State32,
-    predictors: Mapping[str, Predictor | None],
+    predictors: Mapping[str, Method],
     batch_size: int,
-    device: torch.device,
+    group: Ranks,
     progress: Progress | None,
 ) -> dict[str, MethodReport]:
-    names, times = split.motion_names, split.times
+    names = split.motion_names
     sums = {m: (MetricSums(len(names)), PisSums(names, split.dt)) for m in predictors}
-    done = 0
-    for states, motion in split.batches(batch_size):
-        require_finite(states, str(split.path), first=done)
-        target = states.to(device)
-        for method, predict in predictors.items():
-            predicted = target
-            if predict is not None:
-                # Copies: a predictor that works in place must not change what it is measured by.
-                predicted = predict(target[:, 0].clone(), times.clone())
-                _check_prediction(predicted, target, method, done)
-            metrics, pis = sums[method]
-            metrics.add(predicted, target, motion)
-            pis.add(predicted, motion)
-        done += len(states)
-        if progress:
-            progress(split.split, done, len(split))
+    with group.agreed():
+        for i, (states, motion) in enumerate(split.batches(batch_size)):
+            if group.takes(i):
+                _add_batch(sums, split, states, motion, i * batch_size, predictors, group.device)
+                if progress:  # the others are as far as we are
+                    progress(
+                        split.split, min((i + group.size) * batch_size, len(split)), len(split)
+                    )
+    for pair in sums.values():
+        for part in pair:
+            part.reduce(group)
     return {method: _report(method, names, *pair) for method, pair in sums.items()}
+
+
+@torch.no_grad()
+def _add_batch(
+    sums: Sums,
+    split: state32.State32,
+    states: StateTensor,
+    motion: Tensor,
+    first: int,
+    predictors: Mapping[str, Method],
+    device: torch.device,
+) -> None:
+    """Predict a batch, whose first sequence has the number ``first``, with every method."""
+    require_finite(states, str(split.path), first=first)
+    target = states.to(device)
+    for method, predict in predictors.items():
+        predicted = target
+        if isinstance(predict, Tensor):
+            predicted = predict[first : first + len(states)].to(device)
+        elif predict is not None:
+            # Copies: a predictor that works in place must not change what it is measured by.
+            predicted = predict(target[:, 0].clone(), split.times)
+        _check_prediction(predicted, target, method, first)
+        metrics, pis = sums[method]
+        metrics.add(predicted, target, motion)
+        pis.add(predicted, motion)
 
 
 def _check_prediction(predicted: object, target: StateTensor, method: str, first: int) -> None:

@@ -11,6 +11,7 @@ from torch import Tensor
 from torch.linalg import vector_norm
 
 from .. import rotations
+from ..ranks import Ranks
 from ..state import State
 from ..types import StateTensor, Y
 
@@ -64,6 +65,11 @@ class MetricSums:
         self.count.index_add_(0, motion, torch.ones(len(motion), dtype=torch.float64))
         for name, term in sequence_terms(predicted, target).items():
             self.sums[name].index_add_(0, motion, term.cpu())
+
+    def reduce(self, group: Ranks) -> None:
+        """Sum over all ranks; each then has the sums of all sequences."""
+        total = group.sum(torch.stack([self.count, *self.sums.values()]))
+        self.count, self.sums = total[0], dict(zip(self.sums, total[1:], strict=True))
 
     def motion(self, index: int) -> dict[str, float]:
         """Metrics of one motion."""

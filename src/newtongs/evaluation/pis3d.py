@@ -6,11 +6,14 @@ invariance, not agreement with the target: standing still can score best.
 
 import math
 from abc import ABC, abstractmethod
+from collections.abc import Sequence
+from typing import ClassVar
 
 import torch
 from torch import Tensor
 from torch.linalg import vector_norm
 
+from ..ranks import Ranks
 from ..state import State
 from ..types import StateTensor, X, Y, Z
 
@@ -40,12 +43,20 @@ class Mean:
 class Diagnostic(ABC):
     """Class error ``E_c``, fed with batches of predictions ``(B, T, 22)`` of one class."""
 
+    names: ClassVar[tuple[str, ...]]
+    """Means that batches add to."""
+    late: ClassVar[tuple[str, ...]] = ()
+    """Means that :meth:`settle` adds to, when those of all ranks are known."""
+
     def __init__(self) -> None:
-        self.means: dict[str, Mean] = {}
+        self.means = {name: Mean() for name in (*self.names, *self.late)}
 
     def mean(self, name: str, x: Tensor) -> None:
         """``M(x)``: mean over all entries."""
-        self.means.setdefault(name, Mean()).add(x)
+        self.means[name].add(x)
+
+    def settle(self) -> None:  # noqa: B027  (most have nothing to do)
+        """Work up what had to wait for the means of all ranks."""
 
     def variance(self, name: str, x: Tensor) -> None:
         """``V(x)``: sample variance over time, then mean over sequences; ``x`` is ``(B, T)``."""
@@ -71,6 +82,8 @@ def acceleration(v: Tensor, dt: float) -> Tensor:
 class Uniform(Diagnostic):
     """Normalised variance of the speed."""
 
+    names = ("var", "mean")
+
     def add(self, x: State, dt: float) -> None:
         speed = vector_norm(x.v, dim=-1)
         self.variance("var", speed)
@@ -82,6 +95,8 @@ class Uniform(Diagnostic):
 
 class Ballistic(Diagnostic):
     """Horizontal velocity must not vary, vertical acceleration must be gravity's."""
+
+    names = ("v_x", "v_z", "a_y")
 
     def add(self, x: State, dt: float) -> None:
         self.variance("v_x", x.v[..., X])
@@ -95,6 +110,8 @@ class Ballistic(Diagnostic):
 class Orbital(Diagnostic):
     """Radius about the mean position and angular speed must not vary."""
 
+    names = ("radius", "spin")
+
     def add(self, x: State, dt: float) -> None:
         self.variance("radius", vector_norm(x.p - x.p.mean(1, keepdim=True), dim=-1))
         self.variance("spin", vector_norm(x.w, dim=-1))
@@ -106,6 +123,8 @@ class Orbital(Diagnostic):
 class Rotation(Diagnostic):
     """Angular speed must not vary."""
 
+    names = ("spin",)
+
     def add(self, x: State, dt: float) -> None:
         self.variance("spin", vector_norm(x.w, dim=-1))
 
@@ -115,6 +134,8 @@ class Rotation(Diagnostic):
 
 class Bouncing(Diagnostic):
     """Penetration, plus observed against stated restitution where a bounce was seen."""
+
+    names = ("depth", "e", "ratio")
 
     def add(self, x: State, dt: float) -> None:
         self.mean("depth", (x.s[..., Y].abs() - x.p[..., Y]).relu())
@@ -131,6 +152,9 @@ class Bouncing(Diagnostic):
 class Slope(Diagnostic):
     """Horizontal acceleration of a 22-degree slope with the class's mean attenuation."""
 
+    names = ("mu",)
+    late = ("off",)
+
     def __init__(self) -> None:
         super().__init__()
         self.a_x: list[Tensor] = []  # kept: the mean attenuation is known only at the end
@@ -139,13 +163,23 @@ class Slope(Diagnostic):
         self.mean("mu", x.mu)
         self.a_x.append(acceleration(x.v, dt)[..., X].flatten().cpu())
 
-    def error(self) -> float:
+    def off(self) -> Tensor:
+        """By how much each acceleration differs from the slope's."""
         along = G * math.sin(SLOPE) - self["mu"] * G * math.cos(SLOPE)
-        return (torch.cat(self.a_x).double() - along * math.cos(SLOPE)).abs().mean().item()
+        return (torch.cat(self.a_x).double() - along * math.cos(SLOPE)).abs()
+
+    def settle(self) -> None:
+        if self.a_x:  # a rank may have seen none
+            self.mean("off", self.off())
+
+    def error(self) -> float:
+        return self["off"] if self.means["off"].count else self.off().mean().item()
 
 
 class Size(Diagnostic):
     """Norm of the scale rate must not vary."""
+
+    names = ("rate",)
 
     def add(self, x: State, dt: float) -> None:
         self.variance("rate", vector_norm(x.u, dim=-1))
@@ -156,6 +190,8 @@ class Size(Diagnostic):
 
 class Deformation(Diagnostic):
     """Normalised variance of the volume."""
+
+    names = ("var", "mean")
 
     def add(self, x: State, dt: float) -> None:
         volume = x.s.prod(-1)
@@ -168,6 +204,8 @@ class Deformation(Diagnostic):
 
 class Unmatched(Diagnostic):
     """Mean acceleration."""
+
+    names = ("a",)
 
     def add(self, x: State, dt: float) -> None:
         self.mean("a", vector_norm(acceleration(x.v, dt), dim=-1))
@@ -211,6 +249,14 @@ class PisSums:
             self.diagnostics[index].add(State(rows), self.dt)
             self.count[index] += len(rows)
 
+    def reduce(self, group: Ranks) -> None:
+        """Sum over all ranks; each then has the means of all sequences."""
+        self.count = group.sum(torch.tensor(self.count)).tolist()
+        _reduce([d.means[name] for d in self.diagnostics for name in d.names], group)
+        for d in self.diagnostics:
+            d.settle()
+        _reduce([d.means[name] for d in self.diagnostics for name in d.late], group)
+
     def motion(self, index: int) -> float:
         """Score of one motion."""
         return math.exp(-self.diagnostics[index].error())
@@ -219,3 +265,12 @@ class PisSums:
         """Score of all sequences."""
         weighted = sum(n * self.motion(i) for i, n in enumerate(self.count) if n)
         return weighted / sum(self.count)
+
+
+def _reduce(means: Sequence[Mean], group: Ranks) -> None:
+    """Sum totals and counts over all ranks, in one exchange."""
+    if not means:
+        return
+    pairs = torch.tensor([(m.total, m.count) for m in means], dtype=torch.float64)
+    for mean, (total, count) in zip(means, group.sum(pairs).tolist(), strict=True):
+        mean.total, mean.count = total, int(count)

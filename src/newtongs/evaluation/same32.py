@@ -1,4 +1,4 @@
-"""Table 2 on Same-32: the rows that need no external model.
+"""Table 2 on Same-32: analytic rows, NewtonGS over its seeds, and L4GM where its dumps are given.
 
 The draw of the paper's seed cannot be recovered, so its figures are those of other 32 sequences of
 the same families. :data:`EXPECTED` says what the methods score over random draws of such a set, and
@@ -8,7 +8,7 @@ how far single draws scatter.
 from collections.abc import Mapping, Sequence
 from importlib.resources import files
 from pathlib import Path
-from statistics import fmean
+from statistics import fmean, stdev
 from typing import Any
 
 import torch
@@ -20,12 +20,12 @@ from ..datasets.gaussian_sample import FRAMES
 from ..datasets.state32 import State32
 from ..dynamics import GaussianNND
 from ..dynamics.backends import predictor
-from ..dynamics.baselines import Predictor
 from ..dynamics.weights import load_pretrained
 from ..errors import InputError
 from ..state import DIM, as_tensor, checked_device
 from ..types import StateTensor
-from .evaluate import MethodReport, evaluate, methods_by_name
+from .evaluate import Method, MethodReport, evaluate, methods_by_name
+from .l4gm import GUIDE, L4GM, Progress, l4gm_states
 from .tables import HEADINGS, RANKED, cell, label, lowest, paper
 
 BASELINES = ("hold_z0", "gravity_bounce_se3", "physics_prior_se3")
@@ -59,32 +59,88 @@ def shipped_seeds() -> list[int]:
     return sorted(int(p.stem.removeprefix("state32_seed")) for p in folder.glob("state32_seed*"))
 
 
-def evaluate_same32(
+Runs = dict[str, list[MethodReport]]
+
+
+def run_same32(
     data: Path | str | StateTensor,
     *,
     methods: Sequence[str] = BASELINES,
     models: Sequence[GaussianNND] | None = None,
+    l4gm: Path | str | None = None,
     device: torch.device | str = "cpu",
-) -> dict[str, MethodReport]:
-    """Scores by method: the analytic rows, and NewtonGS as the mean over its models.
+    progress: Progress | None = None,
+) -> Runs:
+    """Scores of every run by method: one of a deterministic method, one a model of NewtonGS.
 
     Args:
         data: a Same-32 folder, or its states ``(32, 49, 22)`` in the order of the motions.
         methods: names of baselines; by default those of the paper's table.
         models: trained models; None for all that are shipped, empty for none.
+        l4gm: folder with L4GM's dumps, ``{sample id}.npy`` each; see :mod:`.l4gm`.
         device: where to predict.
+        progress: called with ("L4GM", dumps read, dumps in all).
     """
     device = checked_device(device)
     if models is None:
         models = [load_pretrained(seed) for seed in shipped_seeds()]
-    runs = {f"{MODEL} {i}": predictor(model.to(device)) for i, model in enumerate(models)}
-    chosen: dict[str, Predictor | None] = {**methods_by_name(methods), **runs}
+    seeds = [f"{MODEL} {i}" for i in range(len(models))]
+    chosen: dict[str, Method] = dict(methods_by_name(methods))
+    if l4gm is not None:
+        chosen[L4GM] = l4gm_states(l4gm, sample_ids(data), progress=progress)
+    rows = {name: [name] for name in chosen} | ({MODEL: seeds} if seeds else {})
+    chosen |= {s: predictor(m.to(device)) for s, m in zip(seeds, models, strict=True)}
     report = evaluate({"same32": _split(data)}, splits=("same32",), methods=chosen, device=device)
-    scores = report["same32"]
-    rows = {name: scores[name] for name in methods}
-    if runs:
-        rows[MODEL] = mean_report([scores[name] for name in runs])
-    return rows
+    return {row: [report["same32"][name] for name in names] for row, names in rows.items()}
+
+
+def evaluate_same32(data: Path | str | StateTensor, **options: Any) -> dict[str, MethodReport]:
+    """Scores by method, means over the runs; options as of :func:`run_same32`."""
+    return {name: mean_report(runs) for name, runs in run_same32(data, **options).items()}
+
+
+def table2(runs: Runs) -> dict[str, Any]:
+    """Table 2 as data: ours, its spread over runs, and the paper's figure beside it.
+
+    Returns:
+        ``{"columns": [...], "rows": {method: row}, "missing": {method: what to do}}``. A row has
+        ``runs`` (how many), and by column ``ours``, ``std`` (sample standard deviation over the
+        runs, None for one), ``paper``, ``percent`` (our deviation from the paper) and ``expected``
+        ([mean, standard deviation] over random draws of such a set).
+    """
+    absent = {} if L4GM in runs else {L4GM: f"give its dumps with --l4gm DIR; {GUIDE}"}
+    rows = {name: _row(name, reports) for name, reports in runs.items()}
+    return {"columns": list(COLUMNS), "rows": rows, "missing": absent}
+
+
+def _row(name: str, runs: Sequence[MethodReport]) -> dict[str, Any]:
+    ours = {c: mean_report(runs)[c] for c in COLUMNS}
+    theirs = paper()["same32"].get(name, {})
+    return {
+        "label": label(name),
+        "runs": len(runs),
+        "ours": ours,
+        "std": spread(runs),
+        "paper": theirs,
+        "percent": {c: 100 * (ours[c] / x - 1) for c, x in theirs.items()},
+        "expected": {c: list(x) for c, x in EXPECTED.get(name, {}).items()},
+    }
+
+
+def spread(runs: Sequence[MethodReport]) -> dict[str, float] | None:
+    """Sample standard deviation of every figure over the runs; None for a single run."""
+    if len(runs) < 2:
+        return None
+    return {c: stdev(float(run[c]) for run in runs) for c in COLUMNS}  # type: ignore[arg-type]
+
+
+def sample_ids(data: Path | str | StateTensor) -> list[str]:
+    """Names of the samples in the order of the motions, which are those of the dumps."""
+    members = same32.members()
+    if not isinstance(data, str | Path):
+        return [item.sample_id for item in members]
+    ids = {row["motion_type"]: row["sample_id"] for row in same32.selected(data)}
+    return [ids.get(item.motion.name, item.sample_id) for item in members]
 
 
 def _split(data: Path | str | StateTensor) -> State32:
@@ -112,26 +168,33 @@ def _mean(values: Sequence[Any]) -> Any:
     return fmean(values)
 
 
-def same32_table(rows: Mapping[str, MethodReport]) -> Table:
+def same32_table(runs: Runs) -> Table:
     """Our figure, under it the paper's, under it the expectation over draws."""
+    content = table2(runs)
     table = Table(title="Same-32 (Table 2)", title_justify="left", caption_justify="left")
     table.caption = (
-        "* lowest of the ranked metrics\n"
+        "* lowest of the ranked metrics; ± sample standard deviation over the trained models\n"
         "second line: the paper's figure, of a draw that cannot be recovered\n"
         "third line: mean and standard deviation over random draws of such a set\n"
-        "Plane viol. is a diagnostic; L4GM's row needs that model and is left out"
+        "Plane viol. is a diagnostic"
     )
+    table.caption += "".join(f"\n{label(k)}: {todo}" for k, todo in content["missing"].items())
     table.add_column("Method", no_wrap=True)
     for column in COLUMNS:
         table.add_column(HEADINGS[column], justify="right", no_wrap=True)
-    published, best = paper()["same32"], lowest(rows)
-    for name, scores in rows.items():
-        cells = [cell(c, scores[c], name in best.get(c, ())) for c in COLUMNS]
-        table.add_row(label(name), *cells)
-        if name in published:
-            table.add_row("", *[f"[dim]{published[name][c]:.4f}[/] " for c in COLUMNS])
+    best = lowest({name: mean_report(reports) for name, reports in runs.items()})
+    for name, row in content["rows"].items():
+        table.add_row(row["label"], *[_ours(row, c, name in best.get(c, ())) for c in COLUMNS])
+        if row["paper"]:
+            table.add_row("", *[f"[dim]{row['paper'][c]:.4f}[/] " for c in COLUMNS])
         table.add_row("", *[_expectation(name, c) for c in COLUMNS], end_section=True)
     return table
+
+
+def _ours(row: Mapping[str, Any], column: str, best: bool) -> str:
+    """A figure and, where there are several runs, how they scatter."""
+    std = f"±{row['std'][column]:.4f} " if row["std"] else ""
+    return cell(column, row["ours"][column], best) + std
 
 
 def _expectation(method: str, column: str) -> str:

@@ -20,6 +20,7 @@ LABELS = {
     "damped_vel_se3": "Damped-Vel-SE(3)",
     "gravity_bounce_se3": "Gravity-Bounce-SE(3)",
     "physics_prior_se3": "Physics-Prior-SE(3)",
+    "l4gm": "L4GM video-to-4DGS",
     "newtongs": "NewtonGS",
     "oracle": "oracle",
 }

@@ -15,7 +15,7 @@ import io
 import json
 import os
 from pathlib import Path
-from typing import Any
+from typing import Any, cast, get_args
 
 import numpy as np
 import numpy.typing as npt
@@ -28,12 +28,13 @@ from ..files import foreign, write_atomically
 from ..scene.animation import About, Animation
 from ..scene.gaussians import GaussianScene
 from ..scene.io.formats import load, save
+from ..scene.transform import Form
 from ..scene.world_frame import WorldFrame
 from ..state import LAYOUT, State
 from .parts import provenance, to_json
 
-FORMAT, VERSION = "newtongs animation", 2
-READABLE = (1, 2)  # 1 had a free-form "info" in place of "about"
+FORMAT, VERSION = "newtongs animation", 3
+READABLE = (1, 2, 3)  # 1 had a free-form "info" in place of "about", 2 no "affine"
 FIELDS = ("means", "quats", "log_scales", "logits", "sh")
 BLOCK = 2**20
 
@@ -77,10 +78,11 @@ def _tree(animation: Animation, scene: dict[str, Any], numbers: dict[str, Any]) 
     world = animation.world
     return {
         "format": FORMAT,
-        "version": VERSION,
+        "version": VERSION if animation.form != "main" else VERSION - 1,  # older readers take it
         **provenance(animation),
         "seconds": float(animation.times[-1] - animation.times[0]),
         "scene": scene,
+        "affine": animation.form,
         "numbers": numbers,
         "world": {
             "rotation": world.rotation.tolist(),
@@ -206,7 +208,14 @@ def _animation(tree: dict[str, Any], arrays: Arrays, scene: GaussianScene) -> An
             torch.tensor(world["offset"], dtype=torch.float64),
         ),
         about=About.from_json(tree.get("about", {})),
+        form=_form(tree.get("affine", "main")),
     )
+
+
+def _form(name: object) -> Form:
+    if name not in get_args(Form):
+        raise InputError(f"its affine is {name!r}, one of {', '.join(get_args(Form))} was expected")
+    return cast(Form, name)
 
 
 def _floats(x: npt.NDArray[Any]) -> Tensor:

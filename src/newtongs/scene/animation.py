@@ -16,7 +16,7 @@ from ..state import DIM, State
 from ..types import Quat, StateTensor, Times, Vec3
 from .frames import AnimatedScene
 from .gaussians import GaussianScene
-from .transform import affine
+from .transform import IMPL_FLOOR, Form, affine
 from .world_frame import WorldFrame
 
 
@@ -137,6 +137,9 @@ class Animation:
     """Where the physics frame lies."""
     about: About = field(default_factory=About)
     """How it was made."""
+    form: Form = "main"
+    """Which affine map the objects follow: the main text's, or that of the paper's code, which
+    scales along the stored coordinates instead of the object's axes."""
 
     def __post_init__(self) -> None:
         for index, z in self.states.items():
@@ -158,18 +161,24 @@ class Animation:
 
     def frames(self) -> AnimatedScene:
         """Frames for a renderer, in buffers that are reused; index it for one whole scene."""
-        return AnimatedScene(self.scene, {i: z[0] for i, z in self.states.items()}, self.states)
+        start = {i: z[0] for i, z in self.states.items()}
+        return AnimatedScene(self.scene, start, self.states, form=self.form)
 
     def affines(self, index: int) -> tuple[Tensor, Vec3]:
         """``A (T, 3, 3)`` and ``b (T, 3)`` in float64: a mean ``g`` moves to ``A_t g + b_t``."""
         z = self.states[index].double()
-        x, A = State(z), affine(z[0], z)
+        x, A = State(z), affine(z[0], z, self.form)
         return A, x.p - A @ x.p[0]
 
     def placement(self, index: int) -> Placement:
         """The motion as two nodes, in float64."""
         x = State(self.states[index].double())
         q = continuous(rotations.normalize(x.q))
+        if self.form == "impl":
+            still = torch.tensor([1.0, 0, 0, 0]).to(q)
+            turn = rotations.multiply(q, rotations.conjugate(q[:1]).expand_as(q))
+            rho = (x.s / x.s[0].clamp_min(IMPL_FLOOR)).clamp_min(IMPL_FLOOR)
+            return Placement(x.p, turn, rho, still, -x.p[0])
         return Placement(x.p, q, x.s / x.s[0], rotations.conjugate(q[0]), -x.p[0])
 
 

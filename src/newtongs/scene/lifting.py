@@ -123,6 +123,17 @@ def lift_scenes(
     return _lift_moments(p, C, at, material, tracked, near).to(scenes[0].means.dtype)
 
 
+def lift_moments(
+    p: Vec3, C: Tensor, *, dt: float = FRAME_TIME, material: Mapping[str, Any] | None = None
+) -> StateTensor:
+    """States ``(T, 22)`` of an object known by its :func:`moments` in ``T`` frames.
+
+    For sequences too large to hold: ``p (T, 3)`` and ``C (T, 3, 3)`` come from one frame at a time.
+    Every frame is lifted by itself.
+    """
+    return _lift_moments(p, C, _times(len(p), dt, None).to(p), material, False, None)
+
+
 def moments(means: Vec3, weights: Tensor, covariances: Tensor | None = None) -> tuple[Vec3, Tensor]:
     """Weighted centre ``(..., 3)`` and covariance ``(..., 3, 3)`` of ``(..., N, 3)``, float64."""
     x, w = means.double(), weights.double()

@@ -8,11 +8,11 @@ from torch import Tensor
 from ..dynamics import GaussianNND
 from ..dynamics.backends import predictor
 from ..dynamics.backends.numba_gradient import CompiledRollout
+from ..ranks import Ranks
 from ..threads import one_thread
 from ..types import StateTensor, Times
 from .config import TrainConfig
 from .loss import objective
-from .ranks import Ranks
 
 ROWS = 128  # sequences a thread takes at a time: enough for the products, and 0.15 GB of records
 THREADS = 8  # at most: beyond, they wait for the interpreter and their records fill the memory

@@ -9,10 +9,10 @@ from ..dynamics import GaussianNND
 from ..dynamics.backends.triton_rollout import FusedRollout
 from ..dynamics.rollout import intervals, substeps
 from ..dynamics.solvers import SCHEMES
+from ..ranks import Ranks
 from ..types import StateTensor, Times
 from .config import LossWeights, TrainConfig
 from .loss import objective
-from .ranks import Ranks
 
 WARM_UP = 2  # passes before the capture: compilation, and the allocator finding its sizes
 BYTES_A_FRAME = 7_000  # kept of one sequence for the backward pass, measured: 26 GB at full size

@@ -24,10 +24,10 @@ from torch.optim.lr_scheduler import CosineAnnealingLR
 from ..datasets import state32
 from ..dynamics import GaussianNND
 from ..errors import InputError
+from ..ranks import Ranks, ranks
 from .checkpoint import Position, RunFolder, resume_run, save_run, save_weights
 from .config import TrainConfig
 from .loss import objective, term_names
-from .ranks import Ranks, ranks
 from .update import Update, make_update
 
 EVALUATION_BATCH = {"cpu": 2048, "cuda": 65_534}

@@ -1,19 +1,17 @@
 """Gradients of one global batch: the reference way, or by hand-written code for the device."""
 
-from contextlib import nullcontext
 from importlib.util import find_spec
 from typing import Protocol
 
 import torch
 from torch import Tensor
-from torch.nn.parallel import DistributedDataParallel
 
 from ..dynamics import GaussianNND
 from ..errors import InputError
+from ..ranks import Ranks
 from ..types import StateTensor, Times
 from .config import TrainConfig
 from .loss import objective
-from .ranks import Ranks
 
 
 class Update(Protocol):
@@ -27,32 +25,40 @@ class Update(Protocol):
 
 
 class ReferenceUpdate:
-    """Plain autograd in micro-batches, under DDP when there are several ranks."""
+    """Plain autograd in micro-batches; ranks add their gradients up.
+
+    Without DistributedDataParallel, which does the same and holds the group as long as it lives.
+    """
 
     def __init__(self, model: GaussianNND, times: Times, config: TrainConfig, group: Ranks) -> None:
         self.model, self.times, self.config, self.group = model, times, config, group
         self.micro_batch = config.micro_batch or (512 if group.device.type == "cpu" else 8192)
-        self.parallel = None
-        if group.size > 1:  # an ablated model has parameters that no loss reaches
-            unused = not model.config.whole
-            self.parallel = DistributedDataParallel(model, find_unused_parameters=unused)
 
     def __call__(self, target: StateTensor, batch: int) -> dict[str, float]:
         """See :class:`Update`."""
-        pieces = target.split(self.micro_batch)
         sums: dict[str, Tensor] = {}
-        for i, piece in enumerate(pieces):
-            # DDP averages over ranks at the last piece's backward; until then it only collects.
-            last = i == len(pieces) - 1
-            quiet = nullcontext() if last or self.parallel is None else self.parallel.no_sync()
-            with quiet:
-                predicted = (self.parallel or self.model)(piece[:, 0], self.times)
-                terms = objective(predicted, piece, self.config.loss)
-                (terms["total"] * (len(piece) * self.group.size / batch)).backward()
+        for piece in target.split(self.micro_batch):
+            terms = objective(self.model(piece[:, 0], self.times), piece, self.config.loss)
+            (terms["total"] * (len(piece) / batch)).backward()
             for name, x in terms.items():
                 sums[name] = sums.get(name, 0.0) + x.detach().double() * (len(piece) / batch)
+        self._add_gradients()
         totals = self.group.sum(torch.stack(list(sums.values())))
         return dict(zip(sums, totals.tolist(), strict=True))
+
+    def _add_gradients(self) -> None:
+        """Sum over the ranks; what one rank's rows never reached counts as zero there.
+
+        A parameter that no rank reaches keeps no gradient, so that the optimiser leaves it alone.
+        """
+        if self.group.size == 1:
+            return
+        parameters = list(self.model.parameters())
+        reached = torch.tensor([float(p.grad is not None) for p in parameters])
+        for p, some in zip(parameters, self.group.sum(reached).tolist(), strict=True):
+            if some:
+                p.grad = torch.zeros_like(p) if p.grad is None else p.grad
+                self.group.sum(p.grad)
 
     def predict(self, z0: StateTensor) -> StateTensor:
         """See :class:`Update`."""

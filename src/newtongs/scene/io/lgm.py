@@ -44,7 +44,7 @@ def from_lgm(
         raise InputError(f"{source}: no frame {frame}; there are {frames}, counted from 0")
     x = x.reshape(frames, *x.shape[-2:])[frame].float()
     means, opacity, scale, quats, rgb = x.split(SIZES, -1)
-    _require_activated(opacity, scale, source)
+    require_activated(opacity, scale, source)
     return usable(
         source,
         means=means.contiguous(),
@@ -68,8 +68,8 @@ def read(path: Path, kind: str, *, frame: int) -> GaussianScene:
     return from_lgm(tensor, frame=frame, source=path)
 
 
-def _require_activated(opacity: Tensor, scale: Tensor, source: Path | str) -> None:
-    """NaN passes here and is dropped later."""
+def require_activated(opacity: Tensor, scale: Tensor, source: Path | str) -> None:
+    """One line where channels are not activated; NaN passes here."""
     if bool(((opacity < -SLACK) | (opacity > 1 + SLACK)).any()) or bool((scale < 0).any()):
         raise InputError(
             f"{source}: LGM channels are activated: expected opacities (channel 3) in [0, 1] and "
@@ -86,14 +86,19 @@ def _read_npy(path: Path) -> Tensor:
 
 
 def _read_pt(path: Path) -> Tensor:
-    """Mapped, because torch then cuts every storage to the file: a claimed size cannot overrun."""
+    return _only_tensor(path, load_torch(path)).clone()
+
+
+def load_torch(path: Path) -> Any:
+    """A torch file's tensors, mapped and never unpickled beyond plain containers.
+
+    Mapped also because torch then cuts every storage to the file: a claimed size cannot overrun.
+    """
     with zipfile.ZipFile(path) as archive:
         packed = [i.filename for i in archive.infolist() if i.compress_type != zipfile.ZIP_STORED]
     if packed:  # torch never compresses; such a file could unfold to any size
         raise InputError(f"{path}: a torch file with compressed entries is not read")
-    return _only_tensor(
-        path, torch.load(path, map_location="cpu", mmap=True, weights_only=True)
-    ).clone()
+    return torch.load(path, map_location="cpu", mmap=True, weights_only=True)
 
 
 def _read_safetensors(path: Path) -> Tensor:

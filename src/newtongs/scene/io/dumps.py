@@ -1,0 +1,209 @@
+"""Moving Gaussians as another program dumps them: 14 channels, frame by frame, never read whole.
+
+A dump is ``.npy``, ``.npz``, ``.safetensors`` or ``.pt`` in float16, bfloat16, float32 or float64,
+and holds one of two things:
+
+* one array ``(T, N, 14)``, or ``(1, T, N, 14)`` as L4GM has it;
+* an array ``(N, 14)`` for every frame, where N may differ: a list of tensors (``.pt``), or arrays
+  whose names hold the frame's number (``frame_000``, ``frame_001``, ...).
+
+The channels are those of :mod:`newtongs.scene.io.lgm`. Nothing is unpickled. Files are mapped into
+memory, or read through the archive in order, so that one frame at a time is held.
+"""
+
+import math
+import re
+import zipfile
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import IO, Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from ...errors import InputError
+from ...files import existing_file, foreign
+from .lgm import CHANNELS, load_torch
+
+CHANNEL_NAMES = "xyz, opacity, scale, quaternion, rgb"
+
+
+@dataclass(frozen=True)
+class Piece:
+    """One array of a file: its shape, and its frames ``(N, 14)`` in order."""
+
+    shape: tuple[int, ...]
+    read: Callable[[], Iterator[Tensor]]
+
+    @property
+    def frame_sizes(self) -> tuple[int, ...]:
+        """Gaussians of each frame."""
+        return (self.shape[-2],) * math.prod(self.shape[:-2])
+
+
+@dataclass(frozen=True)
+class Dump:
+    """A dump whose layout has been checked; its numbers have not been read."""
+
+    path: Path
+    pieces: tuple[Piece, ...]
+
+    @property
+    def frame_sizes(self) -> tuple[int, ...]:
+        """Gaussians of each frame, ``T`` numbers."""
+        return tuple(n for piece in self.pieces for n in piece.frame_sizes)
+
+    def frames(self) -> Iterator[Tensor]:
+        """The frames ``(N, 14)`` in order, each in the file's precision."""
+        with foreign(self.path, "a dump of Gaussians"):
+            for piece in self.pieces:
+                yield from piece.read()
+
+
+def open_dump(path: Path | str) -> Dump:
+    """Open a dump and check its layout; the frames are read when they are asked for."""
+    path = existing_file(path, f"a dump: {', '.join(OPENERS)}")
+    if path.suffix.lower() not in OPENERS:
+        raise InputError(f"{path}: expected a dump that ends in {', '.join(OPENERS)}")
+    with foreign(path, "a dump of Gaussians"):
+        found = OPENERS[path.suffix.lower()](path)
+    return Dump(path, _checked(path, found))
+
+
+def _checked(path: Path, found: Sequence[Piece]) -> tuple[Piece, ...]:
+    """The arrays that hold Gaussians: one with all frames, or one a frame."""
+    pieces = tuple(piece for piece in found if len(piece.shape) > 1)  # a scalar is a remark
+    if not pieces:
+        raise InputError(f"{path}: expected an array (T, N, {CHANNELS}), found none")
+    for piece in pieces:
+        if piece.shape[-1] != CHANNELS:
+            raise InputError(
+                f"{path}: expected {CHANNELS} channels a Gaussian ({CHANNEL_NAMES}), got "
+                f"{piece.shape[-1]} in an array of shape {piece.shape}; dump the activated tensor"
+            )
+    outer = max(math.prod(piece.shape[:-3]) for piece in pieces)
+    if outer > 1 or (len(pieces) > 1 and any(len(piece.frame_sizes) != 1 for piece in pieces)):
+        raise InputError(
+            f"{path}: expected one array (T, N, {CHANNELS}) or one (N, {CHANNELS}) a frame, got "
+            + ", ".join(str(piece.shape) for piece in pieces[:3])
+        )
+    return pieces
+
+
+def _sliced(x: Any, shape: Sequence[int], make: Callable[[Any], Tensor]) -> Piece:
+    """An array that reads only the part asked for."""
+    sizes = tuple(shape)
+
+    def read() -> Iterator[Tensor]:
+        if len(sizes) == 2:
+            yield make(x[:])
+            return
+        lead = (slice(0, 1),) * (len(sizes) - 3)
+        for t in range(sizes[-3]):
+            yield make(x[(*lead, slice(t, t + 1))]).reshape(sizes[-2:])
+
+    return Piece(sizes, read)
+
+
+def _open_npy(path: Path) -> list[Piece]:
+    x = np.load(path, mmap_mode="r", allow_pickle=False)
+    if not isinstance(x, np.ndarray):
+        raise InputError(f"{path}: expected an array, as numpy.save writes it")
+    _require_float(path, x.dtype)
+    return [_sliced(x, x.shape, lambda part: torch.from_numpy(np.array(part)))]
+
+
+def _open_npz(path: Path) -> list[Piece]:
+    headers = {}
+    with zipfile.ZipFile(path) as archive:
+        for name in archive.namelist():
+            with archive.open(name) as f:
+                headers[name] = _npy_header(path, f)
+    return [_member(path, name, *headers[name]) for name in _by_number(path, headers)]
+
+
+def _member(path: Path, name: str, shape: tuple[int, ...], dtype: np.dtype[Any]) -> Piece:
+    """An array in an archive, unpacked as it is read: it cannot be mapped."""
+
+    def read() -> Iterator[Tensor]:
+        size = math.prod(shape[-2:])
+        with zipfile.ZipFile(path) as archive, archive.open(name) as f:
+            _npy_header(path, f)
+            for _ in range(math.prod(shape[:-2])):
+                bytes_read = f.read(size * dtype.itemsize)
+                frame = np.frombuffer(bytes_read, dtype, size).astype(dtype.newbyteorder("="))
+                yield torch.from_numpy(frame.reshape(shape[-2:]))
+
+    return Piece(shape, read)
+
+
+def _npy_header(path: Path, f: IO[bytes]) -> tuple[tuple[int, ...], np.dtype[Any]]:
+    """Shape and type that stand before an array's bytes; the file is left at the bytes."""
+    version = np.lib.format.read_magic(f)
+    headers = {
+        (1, 0): np.lib.format.read_array_header_1_0, (2, 0): np.lib.format.read_array_header_2_0
+    }  # fmt: skip
+    if version not in headers:
+        raise InputError(f"{path}: an array of npy version {version} is not read")
+    shape, fortran, dtype = headers[version](f)
+    if len(shape) > 1:
+        _require_float(path, dtype)
+        if fortran:
+            raise InputError(f"{path}: expected arrays in C order; numpy.ascontiguousarray them")
+    return shape, dtype
+
+
+def _require_float(path: Path, dtype: np.dtype[Any]) -> None:
+    if dtype.kind != "f" or dtype.itemsize > 8:
+        raise InputError(f"{path}: expected float16 or float32 numbers, got {dtype}")
+
+
+def _open_safetensors(path: Path) -> list[Piece]:
+    from safetensors import safe_open
+
+    file: Any = safe_open(path, framework="pt")
+    found = {name: file.get_slice(name) for name in file.keys()}  # noqa: SIM118
+    shapes = {name: found[name].get_shape() for name in _by_number(path, found)}
+    return [_sliced(found[name], shape, _float(path)) for name, shape in shapes.items()]
+
+
+def _open_pt(path: Path) -> list[Piece]:
+    content = load_torch(path)
+    if isinstance(content, Mapping):
+        content = {str(k): x for k, x in content.items() if isinstance(x, Tensor)}
+        content = [content[name] for name in _by_number(path, content)]
+    tensors = [content] if isinstance(content, Tensor) else content
+    if not isinstance(tensors, list | tuple) or not all(isinstance(x, Tensor) for x in tensors):
+        raise InputError(f"{path}: expected a tensor (T, N, {CHANNELS}) or a list of (N, 14)")
+    return [_sliced(x, x.shape, _float(path)) for x in tensors]
+
+
+def _float(path: Path) -> Callable[[Tensor], Tensor]:
+    def make(x: Tensor) -> Tensor:
+        if not x.is_floating_point():
+            raise InputError(f"{path}: expected float16 or float32 numbers, got {x.dtype}")
+        return x.detach()
+
+    return make
+
+
+def _by_number(path: Path, names: Mapping[str, object]) -> list[str]:
+    """Names in the order of the numbers in them; one array needs none."""
+    if len(names) == 1:
+        return list(names)
+    numbers = {name: re.findall(r"\d+", name.removesuffix(".npy")) for name in names}
+    order = {name: int(found[-1]) for name, found in numbers.items() if found}
+    if len(set(order.values())) != len(order):
+        raise InputError(f"{path}: two arrays have one frame number; name them frame_000, ...")
+    nameless = [name for name in names if name not in order]
+    return [*nameless, *sorted(order, key=order.__getitem__)]
+
+
+OPENERS: dict[str, Callable[[Path], list[Piece]]] = {
+    ".npy": _open_npy,
+    ".npz": _open_npz,
+    ".safetensors": _open_safetensors,
+    ".pt": _open_pt,
+}

@@ -1,0 +1,106 @@
+"""Several processes that share one evaluation or training, and how they end."""
+
+import glob
+import json
+import os
+import subprocess
+import sys
+
+import pytest
+import torch
+
+from newtongs import InputError
+from newtongs.evaluation import evaluate
+from newtongs.ranks import Ranks
+
+
+def torchrun(port, *words, ranks=2):
+    """Run ``python words`` in ranks of its own on the CPU."""
+    command = [sys.executable, "-m", "torch.distributed.run", f"--nproc-per-node={ranks}"]
+    command += [f"--master-port={port}", *map(str, words)]
+    environment = {**os.environ, "OMP_NUM_THREADS": "1"}
+    return subprocess.run(command, capture_output=True, text=True, check=False, env=environment)
+
+
+def numbers(report, prefix=""):
+    """Every figure of a report by its path."""
+    for key, x in report.items():
+        if isinstance(x, dict):
+            yield from numbers(x, f"{prefix}{key} ")
+        else:
+            yield prefix + key, x
+
+
+def evaluation(data, json_file, *more):
+    return ["-m", "newtongs", "evaluate", "--data", data, "--json", json_file, *more]
+
+
+def test_two_ranks_have_the_sums_of_one(small_state32, tmp_path):
+    """Every figure to 1e-12, per motion too; batches of 300 make five, so the shares differ."""
+    options = ["--batch-size", "300", "--checkpoint", "pretrained"]
+    words = [sys.executable, *evaluation(small_state32, tmp_path / "one", *options)]
+    environment = {**os.environ, "OMP_NUM_THREADS": "1"}
+    one = subprocess.run(list(map(str, words)), capture_output=True, text=True, env=environment)
+    assert one.returncode == 0, one.stderr
+    two = torchrun(29661, *evaluation(small_state32, tmp_path / "two", *options))
+    assert two.returncode == 0, two.stderr[-4000:]
+    assert two.stdout.replace("/two", "/one") == one.stdout  # and only one rank has printed
+    a, b = (dict(numbers(json.loads((tmp_path / n).read_text()))) for n in ("one", "two"))
+    assert len(a) > 2 * 7 * 32 * 9
+    assert a.keys() == b.keys()
+    assert a == pytest.approx(b, rel=1e-12, abs=1e-300)
+
+
+def test_more_ranks_than_batches(small_state32, tmp_path):
+    """Ranks without work add nothing."""
+    options = ["--methods", "hold_z0", "--splits", "val_id"]
+    done = torchrun(29662, *evaluation(small_state32, tmp_path / "f", *options), ranks=3)
+    assert done.returncode == 0, done.stderr[-4000:]
+    alone = evaluate(small_state32, splits=["val_id"], methods=["hold_z0"])
+    a, b = dict(numbers(alone)), dict(numbers(json.loads((tmp_path / "f").read_text())))
+    assert a == pytest.approx(b, rel=1e-12, abs=1e-300)
+
+
+def test_bad_input_of_one_rank_is_said_once(small_state32, tmp_path):
+    """A number missing in the second rank's batch: one line, no traceback, nothing written."""
+    content = torch.load(small_state32 / "val_id.pt", weights_only=True)
+    content["states"][500, 3, 2] = torch.nan
+    torch.save(content, tmp_path / "val_id.pt")
+    options = ["--methods", "hold_z0", "--splits", "val_id", "--batch-size", "300"]
+    done = torchrun(29663, *evaluation(tmp_path, tmp_path / "figures", *options))
+    assert done.returncode != 0
+    lines = [line for line in done.stderr.splitlines() if line.startswith("newtongs: ")]
+    assert len(lines) == 1
+    assert "500" in lines[0]
+    assert "[rank" not in done.stderr  # torch's mark on a rank's traceback
+    assert not (tmp_path / "figures").exists()
+
+
+LEAVE = """
+import glob
+import sys
+import torch
+from newtongs.ranks import ranks
+with ranks("cpu") as group:
+    model = torch.nn.Linear(3, 3)
+    model(torch.ones(2, 3)).sum().backward()
+    group.sum(model.weight.grad)
+    torch.optim.AdamW(model.parameters()).step()  # loads half of torch
+names = sorted(open(path).read().strip() for path in glob.glob("/proc/self/task/*/comm"))
+sys.stdout.write(f"left {names}\\n")
+"""
+
+
+@pytest.mark.skipif(not glob.glob("/proc/self/task/*/comm"), reason="threads are listed on Linux")
+def test_no_thread_outlives_the_group(tmp_path):
+    """A gloo thread that lives when the interpreter ends can abort the process."""
+    (tmp_path / "leave.py").write_text(LEAVE)
+    done = torchrun(29664, tmp_path / "leave.py")
+    assert done.returncode == 0, done.stderr[-4000:]
+    assert done.stdout.count("left [") == 2
+    assert "gloo" not in done.stdout, done.stdout
+
+
+def test_alone_an_error_is_itself():
+    with pytest.raises(InputError, match="as it was"), Ranks(0, 1, torch.device("cpu")).agreed():
+        raise InputError("as it was")
