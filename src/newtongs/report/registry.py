@@ -4,7 +4,6 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from functools import cache
 from importlib import import_module
-from importlib.util import find_spec
 from pathlib import Path
 
 from ..errors import unknown_name
@@ -62,23 +61,14 @@ def section(
     inputs: Inputs = lambda context: {},
     seconds: float = 2.0,
     quick: str = "",
-    requires: str | None = None,
 ) -> Callable[[Make], Make]:
-    """Register a function as a section, unless a module that it ``requires`` is not there."""
+    """Register a function as a section."""
 
     def register(make: Make) -> Make:
-        if requires is None or _importable(requires):
-            _SPECS[name] = Spec(name, title, paper, make, measures, inputs, seconds, quick)
+        _SPECS[name] = Spec(name, title, paper, make, measures, inputs, seconds, quick)
         return make
 
     return register
-
-
-def _importable(module: str) -> bool:
-    try:
-        return find_spec(module) is not None
-    except ModuleNotFoundError:  # its package is not there either
-        return False
 
 
 @cache

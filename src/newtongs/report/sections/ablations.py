@@ -1,25 +1,17 @@
-"""The ablations that the paper lists and never ran, from the records of their training runs.
+"""The ablations that the paper lists and never ran, from the records of ``newtongs ablations``."""
 
-``results/ablations/NAME.json`` is what ``newtongs evaluate --json`` wrote for the trained model; a
-record may name itself (``label``) and the size it was trained at (``size``).
-"""
-
-import json
 from pathlib import Path
 from typing import Any
 
-from ...errors import InputError
+from ...evaluation.ablations import SPLITS, table
 from ...evaluation.tables import HEADINGS, RANKED
 from ..content import Cell, Section, Table, Value
-from ..context import SPLITS, Context, shown
+from ..context import Context, shown
 from ..registry import section
 from .table1 import NAMES
 
-HOW = (
-    "No record in {folder}: train an ablation (newtongs train --model.contact False, for one), "
-    "evaluate it (newtongs evaluate --data DATA --checkpoint OUT/best.safetensors --json "
-    "{folder}/no_contact.json) and run this again."
-)
+HOW = "No record in {folder}: newtongs ablations --device cuda trains them, minutes each."
+FULL_MODEL = "state32_seed7301.json"
 
 
 def _folder(context: Context) -> Path:
@@ -32,37 +24,40 @@ def _folder(context: Context) -> Path:
 )  # fmt: skip
 def make(context: Context) -> Section:
     """A row for each record; these are committed results and not computed by this run."""
-    paths = sorted(_folder(context).glob("*.json"))
-    if not paths:
+    if not any(_folder(context).glob("**/*.json")):
         return Section(missing=[HOW.format(folder=shown(_folder(context)))])
-    records = {path.stem: _read(path) for path in paths}
-    rows = [_row(name, found, split) for split in SPLITS for name, found in records.items()]
-    table = Table(
-        "Models trained without one part, lower is better",
-        ["Split", "Model", "Size", *(HEADINGS[c] for c in RANKED)],
-        rows,
-        "The paper lists these ablations and has no figures for them.",
-    )
+    found = table(_folder(context), context.results_folder / FULL_MODEL)
     return Section(
-        tables=[table],
+        tables=[_table(found, split) for split in SPLITS],
         sentences=[
-            f"Read from {len(paths)} records of training runs in {shown(_folder(context))}; this "
-            "run did not train them again."
+            f"Read from {len(found) - 1} records in {shown(_folder(context))}; this run did not "
+            "train them again. All have seed 7301, and differ from the full model in the one thing "
+            "named; each was trained once, so that differences of a few tenths of a percent say "
+            "nothing (seeds differ by as much)."
         ],
+        numbers={"rows": found},
     )
 
 
-def _read(path: Path) -> dict[str, Any]:
-    try:
-        found = json.loads(path.read_text())
-        for split in SPLITS:
-            assert all(isinstance(found[split]["newtongs"][c], float) for c in RANKED)
-    except (OSError, ValueError, KeyError, TypeError, AssertionError) as error:
-        raise InputError(f"{path} is no report of newtongs evaluate --json") from error
-    return found
+def _table(found: list[dict[str, Any]], split: str) -> Table:
+    return Table(
+        f"Models trained with one change, State-32 {NAMES[split]}, lower is better",
+        ["Model", "Size", *(HEADINGS[c] for c in RANKED)],
+        [_row(row, split) for row in found],
+        "In brackets the difference to the full model. The paper lists these ablations and has "
+        "no figures for them.",
+    )
 
 
-def _row(name: str, found: dict[str, Any], split: str) -> list[Cell]:
-    label = str(found.get("label", name.replace("_", " ")))
-    scores = found[split]["newtongs"]
-    return [NAMES[split], label, str(found.get("size", "")), *(Value(scores[c]) for c in RANKED)]
+def _row(row: dict[str, Any], split: str) -> list[Cell]:
+    cells = [_cell(row, split, column) for column in RANKED]
+    return [row["label"], row["size"], *cells]
+
+
+def _cell(row: dict[str, Any], split: str, column: str) -> Cell:
+    if not row.get(split):
+        return "failed"
+    change = row["change"].get(split, {}).get(column, 0.0)
+    if not change:
+        return Value(row[split][column])
+    return f"{row[split][column]:.4f} ({change:+.1f} %)"

@@ -1,7 +1,6 @@
 """The main figure: fourteen motions in five frames, every method, NewtonGS in blue."""
 
-from importlib import import_module
-
+from ...figures.rollouts import main_figure
 from ..content import Section, drawn_figure
 from ..context import Context, weights_file
 from ..registry import section
@@ -10,12 +9,11 @@ from ..registry import section
 @section(
     "main_figure", "Visualization of different methods", "Main figure, 14 motions in five frames",
     inputs=lambda context: {"weights": weights_file("newtongs_7301") or context.out},
-    seconds=60, requires="newtongs.figures.rollouts",
+    seconds=60,
 )  # fmt: skip
 def make(context: Context) -> Section:
     """The figure, and in how many of its motions NewtonGS has the lowest error."""
-    draw = import_module("newtongs.figures.rollouts").main_figure
-    drawn = draw(context.figures / "main.png", captioned=False, progress=context.progress)
+    drawn = main_figure(context.figures / "main.png", captioned=False, progress=context.progress)
     errors = drawn.facts["traj"]
     rivals = {m: {k: x for k, x in row.items() if x > 0} for m, row in errors.items()}
     first = [m for m, row in rivals.items() if min(row, key=row.__getitem__) == "NewtonGS"]

@@ -2,11 +2,16 @@
 
 import json
 import shutil
-from importlib import import_module
 from pathlib import Path
 from typing import Any
 
+from ...dynamics.search import CANDIDATES
 from ...errors import InputError
+from ...figures import first_frame as appendix_f
+from ...figures.rollouts import six_frame_panels
+from ...figures.stress import stress_gallery
+from ...figures.strips import common12_strip
+from ...scene.io.formats import load
 from ..content import Figure, Section, drawn_figure
 from ..context import Context, weights_file
 from ..registry import section
@@ -32,24 +37,24 @@ def _inputs(context: Context) -> dict[str, Path]:
 
 @section(
     "strips", "Four-frame strips of Common-12", "Appendix F, parabolic motion with rotation",
-    inputs=_inputs, seconds=10, requires="newtongs.figures.strips",
+    inputs=_inputs, seconds=10,
 )  # fmt: skip
 def strips(context: Context) -> Section:
     """NewtonGS, and the clips given."""
-    draw = import_module("newtongs.figures.strips").common12_strip
-    drawn = draw(context.figures / "strip.png", clips=context.videos, captioned=False)
+    drawn = common12_strip(context.figures / "strip.png", clips=context.videos, captioned=False)
     missing = [CLIPS_MISSING] if drawn.facts["missing"] else []
     return Section(figures=[drawn_figure(drawn)], missing=missing, numbers=dict(drawn.facts))
 
 
 @section(
     "panels", "Six-frame panels", "Appendix F, six-frame State-32 comparisons",
-    inputs=_inputs, seconds=15, requires="newtongs.figures.rollouts",
+    inputs=_inputs, seconds=15,
 )  # fmt: skip
 def panels(context: Context) -> Section:
     """Ground truth beside NewtonGS in the paper's three motions."""
-    draw = import_module("newtongs.figures.rollouts").six_frame_panels
-    drawn = draw(context.figures / "panels.png", captioned=False, progress=context.progress)
+    drawn = six_frame_panels(
+        context.figures / "panels.png", captioned=False, progress=context.progress
+    )
     said = [f"Trajectory RMSE of {m.replace('_', ' ')}: {x:.4f}." for m, x in _traj(drawn)]
     return Section(figures=[drawn_figure(drawn)], sentences=said, numbers=dict(drawn.facts))
 
@@ -61,21 +66,21 @@ def _traj(drawn: Any) -> list[tuple[str, float]]:
 @section(
     "first_frame", "First-frame 3DGS followed by Gaussian-NND",
     "Appendix F, pretrained first-frame 3DGS", inputs=_inputs, seconds=90,
-    quick="4,096 first states are tried instead of 65,536", requires="newtongs.figures.first_frame",
+    quick="4,096 first states are tried instead of 65,536",
 )  # fmt: skip
 def first_frame(context: Context) -> Section:
     """The user's own figure, or the stand-in's."""
     if context.first_frame is not None:
         return _given(context, context.first_frame)
-    module = import_module("newtongs.figures.first_frame")
     path = context.out / "bowling_lgm.npy"
-    region = module.write_stand_in(path)
-    scene = import_module("newtongs.scene.io.formats").load(path)
-    tried = {"candidates": 4096} if context.quick else {}
-    moving = module.first_frame(scene, region, progress=context.progress, **tried)
-    drawn = module.juxtaposed_figure(
+    region = appendix_f.write_stand_in(path)
+    scene = load(path)
+    tried = 4096 if context.quick else CANDIDATES
+    moving = appendix_f.first_frame(scene, region, progress=context.progress, candidates=tried)
+    drawn = appendix_f.juxtaposed_figure(
         context.figures / "first_frame.png", moving, clips=context.videos,
-        background=module.STAND_IN_COLOR, source="made by code, in place of the paper's LGM asset",
+        background=appendix_f.STAND_IN_COLOR,
+        source="made by code, in place of the paper's LGM asset",
         captioned=False,
     )  # fmt: skip
     return Section(figures=[drawn_figure(drawn)], missing=[LGM_MISSING], numbers=dict(drawn.facts))
@@ -99,13 +104,12 @@ def _given(context: Context, folder: Path) -> Section:
 
 @section(
     "gallery", "Background stress tests", "Appendix F, procedural scene-aware stress tests",
-    inputs=_inputs, seconds=40, requires="newtongs.figures.panels",
+    inputs=_inputs, seconds=40,
 )  # fmt: skip
 def gallery(context: Context) -> Section:
     """The paper's protocol, and a second version whose camera follows the object."""
-    draw = import_module("newtongs.figures.stress").stress_gallery
     found = {
-        framing: draw(
+        framing: stress_gallery(
             context.figures / f"gallery_{framing}.png", framing=framing, captioned=False,
             progress=context.progress,
         )

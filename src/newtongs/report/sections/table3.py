@@ -1,16 +1,16 @@
 """Table 3: the video proxies of Common-12, our row and those of clips that were given."""
 
-from importlib import import_module
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
+from ...datasets.common12 import METHODS
+from ...evaluation import common12
 from ..content import Cell, Section, Table, Value
 from ..context import Context, weights_file
 from ..registry import section
 
 COLUMNS = {"pis_p": "PIS_p", "bc_p": "BC_p", "ms_p": "MS_p"}
-EVALUATOR = "newtongs.evaluation.common12"
 NO_OPENCV = "Table 3 reads films with OpenCV: pip install 'newtongs[videos]'."
 NO_CLIPS = (
     "Rows of other methods need their clips: put them as <Motion>/<Method>.mp4 (Sora, PhysT2V, "
@@ -24,17 +24,13 @@ def _inputs(context: Context) -> dict[str, Path]:
     return {name: path for name, path in found.items() if path}
 
 
-@section(
-    "table3", "Video proxies on Common-12", "Table 3", inputs=_inputs, seconds=90,
-    requires=EVALUATOR,
-)  # fmt: skip
+@section("table3", "Video proxies on Common-12", "Table 3", inputs=_inputs, seconds=90)
 def make(context: Context) -> Section:
     """Our row from Same-32, the rows of the clips given, the paper's beside both."""
     if find_spec("cv2") is None:
         return Section(missing=[NO_OPENCV])
-    common12 = import_module(EVALUATOR)
     found = common12.table3(context.videos, progress=context.progress)
-    names = {k: m.title for k, m in import_module("newtongs.datasets.common12").METHODS.items()}
+    names = {k: m.title for k, m in METHODS.items()}
     missing = [NO_CLIPS] if context.videos is None else []
     return Section(
         tables=[_table(found, names)],
