@@ -1,5 +1,6 @@
 """``newtongs evaluate``: the paper's tables."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import ClassVar
@@ -9,7 +10,7 @@ import torch
 from ..dynamics import GaussianNND
 from ..dynamics.backends import predictor
 from ..dynamics.baselines import Predictor
-from ..dynamics.weights import load_model, load_pretrained, remove_branches
+from ..dynamics.weights import ablated, load_model, load_pretrained
 from ..errors import InputError
 from ..evaluation import METHODS, Report, evaluate
 from ..evaluation.evaluate import methods_by_name
@@ -54,8 +55,9 @@ class Evaluate:
     checkpoint: str | None = None
     """Also evaluate a trained model, as `newtongs`: a .safetensors file, or pretrained[:SEED]."""
     ablate: str = ""
-    """Set residual networks of the trained model to zero: continuous, contact, or both with a
-    comma between them."""
+    """Take parts from the trained model without training it anew, several with commas between
+    them. continuous, contact: that residual network is zero (the paper's branch table). event: no
+    floor. euler: in place of RK4. max_dt=1/15: the longest substep in seconds."""
 
     def run(self) -> None:
         """Evaluate, print, and write the JSON file."""
@@ -86,13 +88,16 @@ class Evaluate:
         self.write({"same32": rows})
 
     def model(self) -> GaussianNND | None:
-        """The model named, without the branches named."""
+        """The model named, without the parts named."""
         if self.checkpoint is None:
             if self.ablate:
                 raise InputError(f"--ablate {self.ablate} needs a trained model; name --checkpoint")
             return None
-        branches = [b.strip() for b in self.ablate.split(",") if b.strip()]
-        return remove_branches(find_model(self.checkpoint), *branches)
+        return ablated(find_model(self.checkpoint), *self.removed())
+
+    def removed(self) -> tuple[str, ...]:
+        """Names of the parts to take away."""
+        return tuple(name.strip() for name in self.ablate.split(",") if name.strip())
 
     def state32(self, data: Path, device: torch.device) -> None:
         """Table 1, a table for each split."""
@@ -108,7 +113,8 @@ class Evaluate:
                 device=device,
                 progress=advance,
             )
-        print_report(report, per_motion=self.per_motion, compare=self.compare)
+        removed = self.removed()
+        print_report(report, per_motion=self.per_motion, compare=self.compare, removed=removed)
         self.write(report)
 
     def write(self, report: Report) -> None:
@@ -130,10 +136,12 @@ def find_model(name: str) -> GaussianNND:
     return load_model(name)
 
 
-def print_report(report: Report, *, per_motion: bool, compare: bool) -> None:
+def print_report(
+    report: Report, *, per_motion: bool, compare: bool, removed: Sequence[str] = ()
+) -> None:
     """Tables of a report on standard output."""
     console = wide_console()
     for split in report:
-        console.print(split_table(report, split, compare=compare))
+        console.print(split_table(report, split, compare=compare, removed=removed))
         if per_motion:
-            console.print(motion_table(report, split, compare=compare))
+            console.print(motion_table(report, split, compare=compare, removed=removed))
