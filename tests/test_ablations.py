@@ -6,12 +6,14 @@ from dataclasses import asdict, fields
 import pytest
 import torch
 
-from newtongs import cli
+from newtongs import GaussianNND, cli, load_model, load_pretrained
 from newtongs.cli import ablations as command
 from newtongs.cli.ablations import SIZES, Ablations, Size, settings
 from newtongs.dynamics import NNDConfig
+from newtongs.dynamics.weights import ablated, describe, save_model, save_tensors
 from newtongs.errors import InputError
 from newtongs.evaluation.ablations import ABLATIONS, FULL, ablation_table, table
+from newtongs.evaluation.tables import paper
 from newtongs.training import LossWeights, objective
 from newtongs.training.loop import DivergedError
 
@@ -145,6 +147,83 @@ def test_what_cannot_work_is_said_before_the_work(tiny, capsys, words, message):
 def test_the_list(capsys):
     Ablations(list=True).run()
     assert [line.split()[0] for line in capsys.readouterr().out.splitlines()] == list(ABLATIONS)
+
+
+# --- without training anew -----------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("name", "change"),
+    [
+        ("event", {"contact": False}),
+        ("euler", {"solver": "euler"}),
+        ("max_dt=1/15", {"max_dt": 1 / 15}),
+        ("max_dt=0.02", {"max_dt": 0.02}),
+    ],
+)
+def test_a_part_taken_from_a_trained_model_is_a_setting(name, change):
+    model = load_pretrained()
+    weights = {k: x.clone() for k, x in model.state_dict().items()}
+    assert ablated(model, name).config == NNDConfig(**change)
+    assert all(torch.equal(x, weights[k]) for k, x in model.state_dict().items())
+
+
+def test_several_parts_at_once():
+    model = ablated(load_pretrained(), "contact", "euler", "event")
+    assert model.config == NNDConfig(solver="euler", contact=False)
+    assert not any(p.any() for p in model.h_phi.parameters())
+    assert all(p.any() for p in model.f_theta.parameters())
+    for wrong in ("floor", "max_dt=x", "max_dt=1/0", "max_dt=-1", "max_dt=nan"):
+        with pytest.raises(InputError):
+            ablated(load_pretrained(), wrong)
+
+
+PLAIN = ["evaluate", "--splits", "val_id", "--methods", "hold_z0", "--checkpoint", "pretrained"]
+
+
+@pytest.mark.parametrize(
+    ("removed", "variant"),
+    [
+        ("contact", "no_contact_residual"),
+        ("continuous", "no_continuous_residual"),
+        ("contact,continuous", "no_residual_branches"),
+    ],
+)
+def test_compared_with_the_papers_branch_table(small_state32, capsys, removed, variant):
+    words = ["--data", str(small_state32), "--compare", "--per-motion"]
+    cli.main([*PLAIN, *words, "--ablate", removed])
+    said = capsys.readouterr().out
+    branch = paper()["branches"]["val_id"][variant]
+    assert all(f"{branch[metric]:.4f}" in said for metric in ("traj", "fde", "vel"))
+    full = paper()["state32"]["val_id"]["newtongs"]
+    assert not any(f"{full[metric]:.4f}" in said for metric in ("traj", "fde", "vel"))
+    assert "10.282" not in said  # the full model on projectiles
+    assert f"ablated, not retrained: {removed.replace(',', ', ')}" in said
+
+
+def test_what_the_paper_has_no_figures_for_is_compared_with_nothing(small_state32, capsys):
+    cli.main([*PLAIN, "--data", str(small_state32), "--compare", "--ablate", "event"])
+    said = capsys.readouterr().out
+    assert "NewtonGS, ablated" in said
+    assert said.count("%") == 6  # of the baseline
+
+
+# --- checkpoints ---------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "ablation", [a for a in ABLATIONS.values() if a.model], ids=lambda a: a.name
+)
+def test_a_checkpoint_carries_its_configuration(tmp_path, ablation):
+    model = GaussianNND(NNDConfig(hidden=8, **ablation.model))
+    save_model(tmp_path / "x.safetensors", model, {})
+    assert load_model(tmp_path / "x.safetensors").config == model.config
+    # A file from before a setting existed is of a model that had its default.
+    description = describe(model, {})
+    del description["model"]["prior"], description["model"]["bounded"]
+    save_tensors(tmp_path / "old.safetensors", model.state_dict(), description)
+    old = load_model(tmp_path / "old.safetensors").config
+    assert (old.prior, old.bounded, old.solver) == (True, True, model.config.solver)
 
 
 # --- the table -----------------------------------------------------------------------------------

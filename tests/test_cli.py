@@ -164,9 +164,9 @@ def test_bad_input_is_one_line_and_exit_2(broken, words, message, monkeypatch, c
     [
         (
             [],
-            "expected one of {data, figure, ablations, animate, replay, collider, evaluate,",
+            "expected one of {data, figure,",
         ),
-        (["nonsense"], "nonsense; available subcommands: data, figure, ablations, animate,"),
+        (["nonsense"], "nonsense; available subcommands: data, figure,"),
         (
             ["data", "state32"],
             "--out PATH Folder to write to. (required); see newtongs data state32",

@@ -163,11 +163,12 @@ def settings(ablation: Ablation, size: str, data: Path, run: Path, device: str) 
 
 
 def log(name: str) -> Callable[[Position, dict[str, float], TrainConfig], None]:
-    """A line at the first epoch and every tenth."""
+    """A line at the first epoch, every tenth, and the last."""
     started = time.perf_counter()
 
     def progress(at: Position, terms: dict[str, float], config: TrainConfig) -> None:
-        if at.update == config.updates_per_epoch and (at.epoch % 10 == 0 or at.epoch == 1):
+        told = at.epoch in (1, config.epochs) or at.epoch % 10 == 0
+        if told and at.update == config.updates_per_epoch:
             seconds = time.perf_counter() - started
             done = f"epoch {at.epoch:>3}/{config.epochs}"
             print(f"{name:24}{done}  loss {terms['total']:8.4f}  {seconds:6.1f} s", flush=True)

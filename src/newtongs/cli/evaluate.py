@@ -1,7 +1,7 @@
 """``newtongs evaluate``: the paper's tables."""
 
 import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -11,7 +11,7 @@ import torch
 
 from ..dynamics import GaussianNND
 from ..dynamics.backends import predictor
-from ..dynamics.weights import load_model, load_pretrained, remove_branches
+from ..dynamics.weights import ablated, load_model, load_pretrained
 from ..errors import InputError
 from ..evaluation import METHODS, Report, evaluate
 from ..evaluation.evaluate import Method, methods_by_name
@@ -67,8 +67,9 @@ class Evaluate:
     checkpoint: str | None = None
     """Also evaluate a trained model, as `newtongs`: a .safetensors file, or pretrained[:SEED]."""
     ablate: str = ""
-    """Set residual networks of the trained model to zero: continuous, contact, or both with a
-    comma between them."""
+    """Take parts from the trained model without training it anew, several with commas between
+    them. continuous, contact: that residual network is zero (the paper's branch table). event: no
+    floor. euler: in place of RK4. max_dt=1/15: the longest substep in seconds."""
 
     def run(self) -> None:
         """Evaluate, print, and write the JSON file."""
@@ -126,13 +127,16 @@ class Evaluate:
         self.write({"same32": rows, "table2": table2(runs)})
 
     def model(self) -> GaussianNND | None:
-        """The model named, without the branches named."""
+        """The model named, without the parts named."""
         if self.checkpoint is None:
             if self.ablate:
                 raise InputError(f"--ablate {self.ablate} needs a trained model; name --checkpoint")
             return None
-        branches = [b.strip() for b in self.ablate.split(",") if b.strip()]
-        return remove_branches(find_model(self.checkpoint), *branches)
+        return ablated(find_model(self.checkpoint), *self.removed())
+
+    def removed(self) -> tuple[str, ...]:
+        """Names of the parts to take away."""
+        return tuple(name.strip() for name in self.ablate.split(",") if name.strip())
 
     def state32(self, data: Path, group: Ranks) -> None:
         """Table 1, a table for each split; the first rank prints."""
@@ -149,8 +153,14 @@ class Evaluate:
             )
         with group.agreed():
             if group.first:
-                print_report(report, per_motion=self.per_motion, compare=self.compare)
+                self.show(report)
                 self.write(report)
+
+    def show(self, report: Report) -> None:
+        """Tables on standard output."""
+        print_report(
+            report, per_motion=self.per_motion, compare=self.compare, removed=self.removed()
+        )
 
     def predictors(self, device: torch.device) -> dict[str, Method]:
         """The methods named, and the model if there is one."""
@@ -191,10 +201,12 @@ def find_model(name: str) -> GaussianNND:
     return load_model(name)
 
 
-def print_report(report: Report, *, per_motion: bool, compare: bool) -> None:
+def print_report(
+    report: Report, *, per_motion: bool, compare: bool, removed: Sequence[str] = ()
+) -> None:
     """Tables of a report on standard output."""
     console = wide_console()
     for split in report:
-        console.print(split_table(report, split, compare=compare))
+        console.print(split_table(report, split, compare=compare, removed=removed))
         if per_motion:
-            console.print(motion_table(report, split, compare=compare))
+            console.print(motion_table(report, split, compare=compare, removed=removed))

@@ -2,7 +2,8 @@
 
 import json
 from collections.abc import Mapping
-from dataclasses import asdict, fields
+from dataclasses import asdict, fields, replace
+from fractions import Fraction
 from importlib import resources
 from pathlib import Path
 from typing import Any
@@ -11,11 +12,13 @@ import torch
 from torch import Tensor
 
 from .. import __version__
-from ..errors import InputError
+from ..errors import InputError, unknown_name
 from ..files import write_atomically
 from .gaussian_nnd import GaussianNND, NNDConfig
 
 BRANCHES = {"continuous": "f_theta", "contact": "h_phi"}
+SWITCHES: dict[str, dict[str, Any]] = {"event": {"contact": False}, "euler": {"solver": "euler"}}
+MAX_DT = "max_dt="
 _DESCRIPTION = "newtongs"
 
 
@@ -92,3 +95,29 @@ def remove_branches(model: GaussianNND, *branches: str) -> GaussianNND:
             for parameter in getattr(model, BRANCHES[branch]).parameters():
                 parameter.zero_()
     return model
+
+
+def ablated(model: GaussianNND, *names: str) -> GaussianNND:
+    """The model without the named parts, not retrained.
+
+    ``continuous`` and ``contact`` set a residual network to zero, as the paper does. ``event``
+    takes the floor away, ``euler`` the RK4; ``max_dt=1/15`` sets the longest substep in seconds.
+    """
+    for name in names:
+        if name in BRANCHES:
+            remove_branches(model, name)
+        else:
+            model.config = replace(model.config, **_setting(name))
+    return model
+
+
+def _setting(name: str) -> dict[str, Any]:
+    """The change of configuration that a name stands for."""
+    if name in SWITCHES:
+        return SWITCHES[name]
+    if not name.startswith(MAX_DT):
+        raise unknown_name("ablation", name, (*BRANCHES, *SWITCHES, f"{MAX_DT}1/15"))
+    try:
+        return {"max_dt": float(Fraction(name.removeprefix(MAX_DT)))}
+    except (ValueError, ZeroDivisionError):
+        raise InputError(f"expected seconds such as {MAX_DT}1/15, got {name!r}") from None

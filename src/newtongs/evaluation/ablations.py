@@ -46,6 +46,7 @@ ABLATIONS = {
     a.name: a
     for a in (
         Ablation("no_prior", "no analytic prior: the networks alone, unbounded", ALONE),
+        Ablation("unbounded", "residuals without tanh, amplitudes from 1", {"bounded": False}),
         Ablation("no_contact", "no contact event", {"contact": False}),
         Ablation("euler", "Euler in place of RK4", {"solver": "euler"}),
         Ablation("max_dt_15", "max_dt 1/15: one substep a frame", {"max_dt": 1 / 15}),
@@ -57,7 +58,6 @@ ABLATIONS = {
         Ablation(
             "no_continuous_residual", "no continuous residual", {"continuous_residual": False}
         ),
-        Ablation("unbounded", "residuals without tanh, amplitudes from 1", {"bounded": False}),
         Ablation("no_penetration", "loss without penetration", loss={"penetration": 0.0}),
         Ablation("no_smoothness", "loss without smoothness", loss={"smooth": 0.0}),
         Ablation("zero_all", "every layer initialised to zero", {"init": "zero-all"}),
@@ -66,6 +66,11 @@ ABLATIONS = {
             "no_prior_no_contact",
             "no analytic prior, no contact event: f_theta alone, unbounded",
             {**ALONE, "contact": False},
+        ),
+        Ablation(
+            "no_prior_bounded",
+            "no analytic prior: the networks alone, bounded as the paper's",
+            {"prior": False},
         ),
         Ablation("no_contact_residual", "no contact residual", {"contact_residual": False}),
         Ablation("no_position", "loss without position", loss={"p": 0.0}),

@@ -1,7 +1,7 @@
 """Evaluation reports as tables for people, beside the paper's figures where asked."""
 
 import json
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from functools import cache
 from importlib.resources import files
 from typing import Any
@@ -24,6 +24,12 @@ LABELS = {
     "newtongs": "NewtonGS",
     "oracle": "oracle",
 }
+OURS = "newtongs"
+BRANCH_ROWS = {  # what the paper calls the removal of residual networks
+    frozenset({"continuous"}): "no_continuous_residual",
+    frozenset({"contact"}): "no_contact_residual",
+    frozenset({"continuous", "contact"}): "no_residual_branches",
+}
 HEADINGS = {
     "traj": "Traj", "fde": "FDE", "vel": "Vel", "quat": "Quat", "scale": "Scale",
     "plane_violation": "Plane viol.", "ang_vel": "AngVel", "penetration_mse": "Pen. MSE",
@@ -37,33 +43,49 @@ def paper() -> dict[str, Any]:
     return json.loads(files(__package__).joinpath("paper.json").read_text())
 
 
-def split_table(report: Report, split: str, *, compare: bool = False) -> Table:
+def split_table(
+    report: Report, split: str, *, compare: bool = False, removed: Sequence[str] = ()
+) -> Table:
     """One row a method; the lowest value of each ranked metric is bold and starred.
 
     With ``compare`` every figure the paper prints stands under ours with our deviation from it.
+    ``removed`` names what was taken from NewtonGS: its row is then that of the branch table.
     """
     methods = report[split]
     columns = (*RANKED, "plane_violation") if compare else (*RANKED, *DIAGNOSTIC)
     table = Table(title=f"State-32 {split}", title_justify="left", caption_justify="left")
     table.caption = "* lowest of the ranked metrics; the columns after Scale are diagnostics"
+    if removed and OURS in methods:
+        table.caption += f"\nablated, not retrained: {escape(', '.join(removed))}"
     if compare:
         table.caption += "\nsecond line: the paper's figure and our deviation from it"
     table.add_column("Method", no_wrap=True)
     for column in columns:
         table.add_column(HEADINGS[column], justify="right", no_wrap=True)
     best = lowest(methods)
-    published = paper()["state32"].get(split, {}) if compare else {}
+    published = paper_rows(split, removed) if compare else {}
     for name, scores in methods.items():
         cells = [cell(c, scores[c], name in best.get(c, ())) for c in columns]
-        table.add_row(label(name), *cells, end_section=False)
+        table.add_row(label(name, removed), *cells, end_section=False)
         if name in published:
-            table.add_row("", *[_deviation(c, scores[c], published[name][c]) for c in columns])
+            theirs = published[name]
+            table.add_row("", *[_deviation(c, scores[c], theirs.get(c)) for c in columns])
     return table
 
 
-def label(method: str) -> str:
+def paper_rows(split: str, removed: Sequence[str] = ()) -> dict[str, dict[str, float]]:
+    """The paper's figures of each method; of an ablated NewtonGS those that the paper has."""
+    rows = dict(paper()["state32"].get(split, {}))
+    if removed:
+        branch = paper()["branches"].get(split, {}).get(BRANCH_ROWS.get(frozenset(removed)))
+        rows = rows | {OURS: branch} if branch else {k: x for k, x in rows.items() if k != OURS}
+    return rows
+
+
+def label(method: str, removed: Sequence[str] = ()) -> str:
     """A method as tables print it; a name of one's own is not read as markup."""
-    return LABELS.get(method) or escape(method)
+    known = LABELS.get(method) or escape(method)
+    return f"{known}, ablated" if removed and method == OURS else known
 
 
 def lowest(methods: Mapping[str, MethodReport]) -> dict[str, set[str]]:
@@ -87,26 +109,34 @@ def cell(column: str, value: object, best: bool) -> str:
     return f"[bold]{text}*[/]" if best else f"{text} "
 
 
-def _deviation(column: str, value: object, published: float) -> str:
+def _deviation(column: str, value: object, published: float | None) -> str:
+    if published is None:
+        return ""
     digits = 6 if column == "plane_violation" else 4
     return f"[dim]{published:.{digits}f} {100 * (_number(value) / published - 1):+.2f}%[/] "
 
 
-def motion_table(report: Report, split: str, *, compare: bool = False) -> Table:
-    """Trajectory RMSE of every motion, one column a method."""
+def motion_table(
+    report: Report, split: str, *, compare: bool = False, removed: Sequence[str] = ()
+) -> Table:
+    """Trajectory RMSE of every motion, one column a method.
+
+    The paper has no such figures of a NewtonGS from which something was ``removed``.
+    """
     methods = report[split]
+    known = [name for name in paper_motion_methods() if compare and not (removed and name == OURS)]
     table = Table(title=f"Traj per motion, State-32 {split}", title_justify="left")
     table.add_column("Motion", no_wrap=True)
     for name in methods:
-        table.add_column(label(name).removesuffix("-SE(3)"), justify="right")
-        if compare and name in paper_motion_methods():
+        table.add_column(label(name, removed).removesuffix("-SE(3)"), justify="right")
+        if name in known:
             table.add_column("paper", justify="right")
     for motion in motions_of(methods):
         cells: list[str] = []
         for name, scores in methods.items():
             traj = _per_motion(scores)[motion]["traj"]
             cells.append(f"{traj:.4f}")
-            if compare and name in paper_motion_methods():
+            if name in known:
                 cells.append(_motion_deviation(traj, motion, split, name))
         table.add_row(escape(motion), *cells)
     return table

@@ -11,7 +11,7 @@ from torch import Tensor
 from torch.optim import AdamW
 from torch.optim.lr_scheduler import CosineAnnealingLR
 
-from ..dynamics import GaussianNND
+from ..dynamics import GaussianNND, NNDConfig
 from ..dynamics.weights import describe, load_tensors, save_model, save_tensors
 from ..errors import InputError
 from ..files import write_atomically
@@ -148,6 +148,8 @@ def _check_same_run(
     folder: RunFolder, info: Mapping[str, Any], config: TrainConfig, fingerprint: str
 ) -> None:
     there, here = info["training"], json.loads(json.dumps(identity(config)))
+    # A run from before a setting existed had its default.
+    there = {**there, "model": {**asdict(NNDConfig()), **there.get("model", {})}}
     different = [k for k in here if there.get(k) != here[k]]
     if different:
         k = different[0]

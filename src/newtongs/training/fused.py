@@ -89,8 +89,10 @@ class CapturedPiece:
         self.weights: LossWeights = update.weights
         self.target, self.share = piece.clone(), piece.new_ones(())
         # Mean-squared errors make gradients of about 1 / (rows x frames). The scale undoes most of
-        # that and leaves room above for the rare objects whose gradients are far larger.
-        scale = 2.0 ** round(math.log2(n * frames / 4))
+        # that and leaves room above for the rare objects whose gradients are far larger. Where
+        # residuals are not bounded the amplitudes are ten times as large, and so the gradients.
+        room = 4 if update.model.config.bounded else 64
+        scale = 2.0 ** round(math.log2(n * frames / room))
         self.rollout = FusedRollout(
             update.model, update.times, rows=n, passes=update.passes, scale=scale
         )
