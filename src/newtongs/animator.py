@@ -103,7 +103,7 @@ def animate(
     states = follow(stage, bodies, around, times, physics, progress)
     missed = () if goal is None else misses(stage, goal, states)
     shown = stage.scene
-    if show_floor:
+    if show_floor and not physics.literal:  # the paper draws the scene and nothing else
         shown = _with_shown(stage, bodies, around, states, planes, boxes)
     return Animation(shown, times, dict(enumerate(states)), stage.world, About(
         version=__version__, source=stage.source, ghosts_removed=stage.ghosts,

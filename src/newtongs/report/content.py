@@ -18,6 +18,8 @@ class Value:
     """Standard deviation over runs, where there are several."""
     error: float | None = None
     """Standard error of ``ours - paper`` that the two random draws alone would cause."""
+    paper_spread: float | None = None
+    """The paper's standard deviation, where it prints one beside this figure."""
     best: bool = False
     """Whether it is the best of its column."""
     unit: str = ""

@@ -129,7 +129,8 @@ def _paper(x: Value) -> str:
     else:
         gap = "" if x.percent is None else f"{number(x.percent, 2, '+')} %"
     error = f' title="{x.errors:.1f} standard errors"' if x.errors is not None else ""
-    return f'<span class="theirs"{error}>{number(x.paper, x.digits)} {gap}</span>'
+    spread = "" if x.paper_spread is None else f" ±{number(x.paper_spread, x.digits)}"
+    return f'<span class="theirs"{error}>{number(x.paper, x.digits)}{spread} {gap}</span>'
 
 
 def number(x: float, digits: int, sign: str = "-") -> str:

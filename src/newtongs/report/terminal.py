@@ -44,4 +44,5 @@ def _second(x: Value) -> str:
         return ""
     gap = "" if x.percent is None else f" {x.percent:+.2f}%"
     gap = f" {x.ours - x.paper:+.{x.digits}f} points" if x.unit == "%" else gap
-    return f"\n[dim]{x.paper:.{x.digits}f}{gap}[/]"
+    spread = "" if x.paper_spread is None else f" ±{x.paper_spread:.{x.digits}f}"
+    return f"\n[dim]{x.paper:.{x.digits}f}{spread}{gap}[/]"

@@ -61,9 +61,11 @@ CAPTION = (
 SENTENCES = [
     "The paper does not print the states it probed. Ours: an impact at v = (1.5, −3.5, 0) of an "
     "object of scale 0.27, whose velocities are compared just before and just after the event, and "
-    "a flight of one second at v = (3, 0, 0) above the floor. Among round numbers these come "
-    "nearest to the three endpoints that the paper prints, and the differences that are left are "
-    "those of the probe and of the networks, which are trained anew.",
+    f"a flight of one second at v = (3, 0, 0), {HEIGHT:g} units above the floor; m, e and μ are "
+    "1, 0.75 and 0.2 unless they are the parameter that changes.",
+    "The probe was chosen with the paper's endpoints in view, so that their agreement is no check "
+    "of its own. Over 45 impacts (three sizes, three v_x, five v_y) and 12 flights e = 0 gave "
+    "−0.019 to −0.056, μ = 1 gave 0.022 to 0.105, and m = 4 gave 1.005 to 1.041.",
     "Attenuation is not quite monotonic because the learned correction adds a sideways velocity "
     "that does not vanish with 1 − μ: between the last two points the tangential speed rises.",
 ]
@@ -74,7 +76,8 @@ def _probe(name: str, model: GaussianNND) -> Tensor:
     values = PARAMETERS[name]
     if name == "mass":
         flown = model.rollout(_states(FLIGHT, HEIGHT, m=values), SECOND)
-        return State(flown).v[:, -1, X] / FLIGHT[X]
+        v = State(flown).v[:, -1]
+        return torch.hypot(v[:, X], v[:, Z]) / FLIGHT[X]
     key = {"restitution": "e", "attenuation": "mu"}[name]
     v = State(model.jump(_states(IMPACT, SIZE, **{key: values}))).v
     if name == "restitution":

@@ -1,6 +1,7 @@
 """Table 1: six methods on State-32, NewtonGS as mean and deviation over three runs."""
 
 from collections.abc import Iterator
+from dataclasses import replace
 from statistics import fmean, stdev
 
 from ...dynamics import BASELINES
@@ -94,7 +95,7 @@ def _deviation(context: Context, split: str, metric: str) -> float:
 
 
 def _marked(x: Value, best: bool) -> Value:
-    return Value(x.ours, x.paper, x.digits, x.spread, x.error, best)
+    return replace(x, best=best)
 
 
 def _runs(context: Context) -> Table:

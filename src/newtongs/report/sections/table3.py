@@ -60,8 +60,11 @@ def _cell(found: dict[str, Any], method: str, column: str) -> Cell:
     if ours is None:
         assert theirs is not None
         return f"paper {theirs[column]['mean']:.4f} ±{theirs[column]['std']:.4f}"
-    published = theirs[column]["mean"] if theirs else None
-    return Value(ours[column]["mean"], published, spread=ours[column]["std"])
+    published = theirs[column] if theirs else {"mean": None, "std": None}
+    return Value(
+        ours[column]["mean"], published["mean"], spread=ours[column]["std"],
+        paper_spread=published["std"],
+    )  # fmt: skip
 
 
 def _own(found: dict[str, Any]) -> str:
