@@ -47,6 +47,7 @@ def animate(
     planes: Sequence[Plane] = (),
     boxes: Sequence[Box] = (),
     loose: bool = False,
+    keep_ghosts: bool = False,
     goal: str | None = None,
     physics: Physics | None = None,
     show_floor: bool = True,
@@ -71,6 +72,8 @@ def animate(
         planes: further floors, ramps and walls, in the physics frame.
         boxes: solid boxes, in the physics frame.
         loose: every other object that is found can be knocked over, and sleeps until it is hit.
+        keep_ghosts: take the selection as it is; else what it missed moves too, the object's
+            inside and its seam, and floaters around it are left out.
         goal: search the velocities that reach it: "land at X Z" or "displace DX DY DZ".
         physics: the dynamics; :data:`newtongs.pushes.PAPER` is the paper's to the letter.
         show_floor: draw what was only assumed or given: a floor, planes, boxes.
@@ -89,7 +92,10 @@ def animate(
         _refuse_beside_paper(planes=planes, boxes=boxes, background=background)
     if loose and physics.contact == "paper":
         raise InputError("loose objects need contact 'world'; in the paper's engine nothing meets")
-    stage = pick(scene, pushes, up=up, height=floor, cameras=cameras, loose=loose)
+    stage = pick(
+        scene, pushes, up=up, height=floor, cameras=cameras, loose=loose,
+        whole=not (keep_ghosts or physics.literal),
+    )  # fmt: skip
     if background is not None:
         stage = _into(stage, background, ground, height, at)
     stage = settle(stage, floor if background is None else None, rescale=not physics.literal)

@@ -14,6 +14,7 @@ from .errors import InputError, unknown_name
 from .pushes import Push, Vector
 from .scene.cameras import Camera
 from .scene.find.clusters import cluster
+from .scene.find.completion import complete
 from .scene.find.floor import Floor, find_floor, plane_axes
 from .scene.find.grouping import assign, remove
 from .scene.find.selection import Selection, select
@@ -111,8 +112,12 @@ def pick(
     height: float | None = None,
     cameras: Sequence[Camera] | None = None,
     loose: bool = False,
+    whole: bool = True,
 ) -> Stage:
-    """Find the floor, mark the objects 0, 1, ... and take ghosts away."""
+    """Find the floor, mark the objects 0, 1, ... and take ghosts away.
+
+    ``whole`` adds to each object what its selection missed: its inside and its seam.
+    """
     if height is not None and not math.isfinite(height):
         raise InputError(f"floor: expected a height in scene units, got {height}")
     place = opened(scene)
@@ -120,6 +125,8 @@ def pick(
     given = given.to("cpu").replace(means=given.means.float().cpu())
     floor = floor_of(place, up, height)
     chosen = [_select(given, floor, push, i, cameras) for i, push in enumerate(pushes)]
+    if whole:
+        chosen = [_completed(given, floor, chosen, i) for i in range(len(chosen))]
     marked, ghosts = _marked(given, chosen, pushes)
     names = [c.name for c in chosen]
     if loose:
@@ -151,6 +158,18 @@ def _select(
         # A capture of one thing: what is left of it would stand there as a ghost.
         return chosen._replace(mask=torch.ones_like(chosen.mask))
     return chosen
+
+
+def _completed(
+    given: GaussianScene, floor: Floor, chosen: Sequence[Selection], index: int
+) -> Selection:
+    """A selection with what it missed; one that the file itself made is whole."""
+    one = chosen[index]
+    if one.exact:
+        return one
+    others = torch.stack([c.mask for c in chosen]).sum(0) > one.mask.int()
+    mask, floaters = complete(given, one.mask, floor, taken=others)
+    return one._replace(mask=mask, ghosts=floaters if one.ghosts is None else floaters | one.ghosts)
 
 
 def _marked(

@@ -193,6 +193,9 @@ class Animate(Picture):
     """The paper to the letter: learned, free, --contact paper, a scene unit is a physics unit, no
     velocity or spin unless given, restitution 0.75, the affine map of its code, four orbit views.
     Settings that contradict it are refused."""
+    keep_ghosts: bool = False
+    """Take the selection as it is. Else what it missed moves too (the object's inside, its seam),
+    and floaters around it are left out, so that no ghost stays where it was."""
     hollow: bool = False
     """Ignore the solid parts of the scene: only its floor can be touched, and is endless."""
     hide_floor: bool = False
@@ -226,6 +229,7 @@ class Animate(Picture):
                 planes=[Plane((x, y, z), d) for x, y, z, d in self.plane],
                 boxes=[Box(b[:3], b[3:]) for b in self.box],
                 loose=self.loose,
+                keep_ghosts=self.keep_ghosts,
                 goal=self.goal,
                 physics=self.physics(),
                 show_floor=not self.hide_floor,

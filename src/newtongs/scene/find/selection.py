@@ -40,6 +40,8 @@ class Selection(NamedTuple):
     """Copies of it that stay behind and are better left out ``(N,)``; only ``circle`` knows."""
     name: str
     """In words."""
+    exact: bool = False
+    """Whether nothing can have been missed: all of it, or what the file calls an object."""
 
 
 def select(
@@ -117,7 +119,7 @@ def _auto(scene: GaussianScene, _: str, *, floor: Floor, **unused: Any) -> Selec
 
 def _all(scene: GaussianScene, _: str, **unused: Any) -> Selection:
     everything = torch.ones(len(scene), dtype=torch.bool, device=scene.device)
-    return Selection(everything, None, f"all {len(scene):,} Gaussians")
+    return Selection(everything, None, f"all {len(scene):,} Gaussians", True)
 
 
 def _cluster(scene: GaussianScene, text: str, *, floor: Floor, **unused: Any) -> Selection:
@@ -133,7 +135,7 @@ def _id(scene: GaussianScene, text: str, **unused: Any) -> Selection:
     if index not in known:
         there = f"it has {known}" if known else "it has none; try auto or cluster:0"
         raise InputError(f"no object with id {index} in the scene; {there}")
-    return Selection(scene.ids == index, None, f"object {index}")
+    return Selection(scene.ids == index, None, f"object {index}", True)
 
 
 def _box(scene: GaussianScene, text: str, **unused: Any) -> Selection:
