@@ -17,7 +17,7 @@ SIGMAS = 1.0  # how far a Gaussian reaches where the extent of an object is mean
 VISIBLE = 0.1  # fainter Gaussians have no say in it
 TAIL = 0.002  # share of an object's Gaussians at either end that are taken for floaters
 
-DISC_GAUSSIANS = 4000
+DISC_GAUSSIANS = 12_000
 PANEL_GAUSSIANS = 2500
 LIGHT, DARK = 0.90, 0.80  # greys of the disc's rings
 RINGS = 6
@@ -96,22 +96,26 @@ def set_into(
 
 
 def floor_disc(world: WorldFrame, center: Vec3, radius: float) -> GaussianScene:
-    """A pale disc of flat Gaussians in the floor, with rings so that heights can be read."""
+    """A pale disc of flat Gaussians in the floor, with rings so that heights can be read.
+
+    They are fine in the middle, where things lie: a large one whose centre is nearer to the camera
+    than a thing's feet would be drawn over them.
+    """
     index = torch.arange(DISC_GAUSSIANS, dtype=torch.float64) + 0.5
-    r = (index / DISC_GAUSSIANS).sqrt()
+    r = index / DISC_GAUSSIANS
     angle = index * math.pi * (3 - math.sqrt(5))  # the golden angle: evenly spread
     a, b = across(world.up)
     up = world.up
     foot = center.double() - (center.double() @ up) * up + world.floor * up
     spread = radius * r.unsqueeze(-1)
     means = foot + spread * (angle.cos().unsqueeze(-1) * a + angle.sin().unsqueeze(-1) * b)
-    sigma = 1.1 * radius * math.sqrt(math.pi / DISC_GAUSSIANS)
+    sigma = 1.1 * radius * (2 * math.pi / DISC_GAUSSIANS * r).sqrt()  # as far apart as they are
     ring = (r * RINGS).floor() % 2
     grey = torch.where(ring == 0, LIGHT, DARK)
-    scales = torch.tensor([sigma, 1e-3 * sigma, sigma]).expand(DISC_GAUSSIANS, 3)
+    scales = sigma.unsqueeze(-1) * torch.tensor([1.0, 1e-3, 1.0], dtype=torch.float64)
     return GaussianScene.make(
         means=means.float(),
-        scales=scales,
+        scales=scales.float(),
         quats=rotations.conjugate(world.rotation).float().expand(DISC_GAUSSIANS, 4),
         opacities=(0.95 * (1 - r**6)).float(),
         colors=grey.float().unsqueeze(-1).expand(-1, 3),
