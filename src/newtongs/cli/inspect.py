@@ -79,6 +79,8 @@ class Inspect:
         clusters = cluster(scene, floor)
         if clusters:
             console.print(cluster_table(clusters))
+        if len(clusters) > CLUSTERS_SHOWN:
+            print(f"and {len(clusters) - CLUSTERS_SHOWN} more, less like objects")
         solid = scene.means[scene.opacities >= VISIBLE]
         points = (solid if len(solid) else scene.means).double()
         ends = points.quantile(0.02, dim=0), points.quantile(0.98, dim=0)

@@ -27,6 +27,7 @@ LEAST = 20  # Gaussians of a cluster; fewer are floaters
 LEAST_SHARE = 0.002  # of the opaque Gaussians above the floor, likewise
 SHELL = 0.65  # of the floor's spread: a cluster spread as far is a wall or the surroundings
 LARGEST = 0.3  # of the scene's reach: Gaussians wider than this join nothing
+UPRIGHT = 0.4  # height over width, below which a cluster is less and less of an object
 MOST = 32  # clusters returned
 
 
@@ -220,13 +221,17 @@ def _described(
 def _scores(
     center: Vec3, size: Vec3, mass: Tensor, bottom: Tensor, top: Tensor, around: _Surroundings
 ) -> Tensor:
-    """How much like an object ``(G,)``: near the middle, massive, on the floor, not too wide."""
+    """How much like an object ``(G,)``: near the middle, massive, on the floor, upright, not wide.
+
+    What is much wider than high is a patch of the ground: grass, a carpet, a stain.
+    """
     away = torch.linalg.vector_norm(center - around.middle.to(center), dim=-1)
     near = 1 / (1 + (away / around.reach) ** 2)
     massive = (mass / mass.sum()).sqrt()
     resting = 0.3 + 0.7 * torch.exp(-bottom / (top - bottom).clamp_min(1e-12))
     narrow = (1 - size.amax(-1) / (5 * around.spread)).clamp_min(0.05)
-    return near * massive * resting * narrow
+    upright = ((top - bottom) / (UPRIGHT * size.amax(-1)).clamp_min(1e-12)).clamp(0.1, 1)
+    return near * massive * resting * narrow * upright
 
 
 def _with_foot(
