@@ -103,6 +103,19 @@ def test_help_teaches(words):
     assert "--help" in done.stdout
 
 
+def test_first_page_has_one_sentence_a_command_the_most_used_first(capsys, monkeypatch):
+    monkeypatch.setenv("COLUMNS", "200")
+    with pytest.raises(SystemExit) as stop:
+        cli.main(["--help"])
+    assert stop.value.code == 0
+    page = capsys.readouterr().out
+    table = page.split("Commands:\n")[1].split("\n\n")[0].splitlines()
+    names = [line[2:].split()[0] for line in table if line[2] != " "]
+    assert names[:4] == ["animate", "inspect", "collider", "replay"]
+    assert "It lands on what is there" not in page  # further sentences are the command's own
+    assert len(page.splitlines()) < 40
+
+
 @pytest.fixture
 def broken(tmp_path, small_state32):
     """A folder with a NaN in one split, half of another, and no third."""

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 Color = tuple[float, float, float]
 WHITE: Color = (1.0, 1.0, 1.0)
 LARGEST = 8192  # pixels a side
-REACHED = 0.1  # physics units by which a goal may be missed: a fifth of an object's size
+REACHED = 0.25  # physics units by which a goal may be missed: half an object's size
 STILL = 0.02  # units or radians a second: slower than this is rest to the eye
 PAPER_WORDS = {"dynamics": "learned", "scale": "free", "contact": "paper", "framing": "paper"}
 REFUSED_BY_PAPER = (
@@ -68,6 +68,16 @@ class Picture:
             raise InputError(f"color: expected three numbers from 0 to 1, got {self.color}")
         if not (abs(self.azimuth) <= 3600 and abs(self.elevation) < 90):
             raise InputError("azimuth and elevation are degrees; elevation lies within 90")
+        self.refuse_two_cameras()
+
+    def refuse_two_cameras(self) -> None:
+        """The camera of a capture, or of the paper, stands where it stands."""
+        fixed = "--cameras" if self.cameras else "--framing paper"
+        names = ("framing", "azimuth", "elevation") if self.cameras else ("azimuth", "elevation")
+        if self.cameras or self.framing == "paper":
+            for name in names:
+                if getattr(self, name) != getattr(Picture, name):
+                    raise InputError(f"--{name} contradicts {fixed}; leave one of them out")
 
     def check_output(self, out: Path) -> None:
         """Refuse before the work what could not be drawn or written after it."""
@@ -169,8 +179,8 @@ class Animate(Picture):
     """Search the push: "land at X Z" or "displace DX DY DZ" (from where the object is), in physics
     units. The origin is the scene's own; the command prints where the object starts."""
     best: bool = False
-    """With --goal: write the nearest motion found, also where it misses the goal by more than 0.1
-    physics units. Without it such a goal is refused."""
+    """With --goal: write the nearest motion found, also where it misses the goal by more than 0.25
+    physics units, half an object's size. Without it such a goal is refused."""
     seconds: float = 2.0
     """Length."""
     fps: float = 24.0
@@ -293,6 +303,7 @@ class Animate(Picture):
         if self.motion is not None and (self.push or self.goal):
             other = "--push (with motion=NAME in it)" if self.push else "--goal"
             raise InputError(f"--motion and {other} say how one object moves; give one of them")
+        self.check_engine()
         if self.best and self.goal is None:
             raise InputError("--best takes the motion nearest to a --goal; name one")
         for place in (self.scene, self.background):
@@ -301,6 +312,15 @@ class Animate(Picture):
             from ..dynamics.search import Goal
 
             Goal.parse(self.goal)
+
+    def check_engine(self) -> None:
+        """Refuse what the engine that was chosen does not know."""
+        if self.contact == "paper":
+            self.refuse_beside("contact", ("friction",))
+        elif not self.paper and self.attenuation != Animate.attenuation:
+            raise InputError(
+                "--attenuation belongs to --contact paper; use --friction, or name that contact"
+            )
 
     def check_goal(self, animation: "Animation") -> None:
         """Refuse a goal that no push reaches, unless the nearest will do."""
@@ -335,7 +355,8 @@ class Animate(Picture):
             if getattr(self, name) != default[name]:
                 where = f"put {name}=... into it" if flag == "push" else "leave one of them out"
                 why = "contradicts" if flag == "paper" else "is ignored beside"
-                raise InputError(f"--{name} {why} --{flag}; {where}")
+                word = "contact paper" if flag == "contact" else flag
+                raise InputError(f"--{name} {why} --{word}; {where}")
 
     def stage_ground(self) -> "WorldFrame | None":
         """The background's up and floor, if they were given."""

@@ -96,11 +96,8 @@ class App:
     def unknown(self, word: str) -> str:
         """What is wrong with a word that names no member."""
         near = get_close_matches(word, self.names, n=1)
-        hint = (
-            f"did you mean {near[0]}?"
-            if near
-            else f"available subcommands: {', '.join(self.names)}"
-        )
+        known = f"available subcommands: {', '.join(self.names)}"
+        hint = f"did you mean {near[0]}?" if near else known
         return f"unknown command {word}; {hint}; {self.see}"
 
     def page(self) -> str:
@@ -129,7 +126,7 @@ class App:
             if isinstance(member, App):
                 made.command(member.whole(), name=name, help=member.summary)
             else:
-                made.command(member, name=name)
+                made.command(name=name)(member)
         return made
 
 

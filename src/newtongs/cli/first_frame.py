@@ -67,9 +67,9 @@ class FigureFirstFrame:
 
     def run(self) -> None:
         """Draw, and say where it is and what was selected."""
+        self.check()
         from ..figures.first_frame import first_frame
 
-        self.check()
         scene, region = self.read()
         camera = self.camera()
         if region is None:

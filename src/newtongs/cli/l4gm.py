@@ -34,8 +34,10 @@ class L4GMExport:
     def run(self) -> None:
         """Export, and say what was written."""
         from ..evaluation.l4gm_clips import export_l4gm
+        from ..render.video import film_library
 
         check_folder(self.out)
+        film_library("imageio_ffmpeg")  # what is not installed is told now
         with progress_bar("clips") as advance:
             path = export_l4gm(self.same32, self.out, motions=self.motions, progress=advance)
         print(f"clips in {self.out / 'videos'}, first frames in {self.out / 'workspace'}")

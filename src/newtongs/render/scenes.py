@@ -130,6 +130,8 @@ def _drawn(
 def require_backend(backend: str) -> None:
     """Refuse a renderer that is unknown, or that lacks its extra, before there is work for it."""
     backend_for(backend, torch.device("cpu"))
+    if backend == "gsplat" and not torch.cuda.is_available():
+        raise InputError("the gsplat renderer needs a CUDA device, and there is none; use ewa")
 
 
 def backend_for(backend: str, device: torch.device) -> str:
