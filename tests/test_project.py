@@ -114,7 +114,8 @@ def test_help_and_misspelt_words_load_nothing_heavy():
     wrong = [
         [], ["animat"], ["data", "stat32"], ["animate", "x.ply", "--velocty", "1", "2", "3"],
         ["animate", "x.ply"], ["animate", "x.ply", "--velocity", "1", "b", "3"], ["animate"],
-        ["inspect", "x.ply"], ["collider", "x.ply"], ["figure", "first-frame", "x.ply"],
+        ["inspect", "x.ply"], ["collider", "x.ply"], ["replay", "x.json"],
+        ["figure", "first-frame", "x.ply"],
         ["train", "--data", "d", "--out", "o", "--epochs", "0"],
         *([*words, "--no-such-flag"] for words in COMMANDS),
     ]  # fmt: skip

@@ -404,6 +404,8 @@ class Replay(Picture):
 
     def run(self) -> None:
         """Load and export."""
+        if not self.file.is_file():
+            raise InputError(f"no file {self.file}; name a .json that newtongs animate wrote")
         self.check_output(self.out)
         from ..exports.replay import load_animation
 
