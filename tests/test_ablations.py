@@ -6,8 +6,7 @@ from dataclasses import asdict, fields
 import pytest
 import torch
 
-from newtongs import GaussianNND, cli, load_model, load_pretrained
-from newtongs.cli import ablations as command
+from newtongs import GaussianNND, cli, load_model, load_pretrained, training
 from newtongs.cli.ablations import SIZES, Ablations, Size, settings
 from newtongs.dynamics import NNDConfig
 from newtongs.dynamics.weights import ablated, describe, save_model, save_tensors
@@ -85,13 +84,13 @@ def write(path, content):
 
 def test_the_command_trains_evaluates_and_goes_on(tiny, tmp_path, capsys, monkeypatch):
     trained = []
-    train = command.train
+    train = training.train
 
     def noted(config, **options):
         trained.append(config.out.name)
         return train(config, **options)
 
-    monkeypatch.setattr(command, "train", noted)
+    monkeypatch.setattr(training, "train", noted)
     cli.main([*tiny, "--only", "euler"])
     assert trained == ["full", "euler"]
     result = json.loads((tmp_path / "results/ablations/laptop/euler.json").read_text())
@@ -117,11 +116,11 @@ def test_a_run_that_diverges_is_a_result(tiny, tmp_path, monkeypatch):
     def diverging(config, **options):
         raise DivergedError("loss nan at epoch 1")
 
-    train = command.train
+    train = training.train
     cli.main([*tiny, "--only", "full"])
-    monkeypatch.setattr(command, "train", diverging)
+    monkeypatch.setattr(training, "train", diverging)
     cli.main([*tiny, "--only", "no_prior"])
-    monkeypatch.setattr(command, "train", train)
+    monkeypatch.setattr(training, "train", train)
     row = table(tmp_path / "results/ablations", tmp_path / "full.json")[-1]
     assert (row["name"], row["failed"]) == ("no_prior", "loss nan at epoch 1")
     assert row["change"] == {}

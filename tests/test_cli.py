@@ -11,10 +11,11 @@ import sys
 import pytest
 import torch
 
-from newtongs import cli
+from newtongs import cli, evaluation, training
 from newtongs.cli import console
 from newtongs.datasets import gaussian32, state32
 from newtongs.evaluation import METHODS
+from newtongs.figures import motions
 
 
 def newtongs(*args, cwd=None):
@@ -102,6 +103,19 @@ def test_help_teaches(words):
     assert "--help" in done.stdout
 
 
+def test_first_page_has_one_sentence_a_command_the_most_used_first(capsys, monkeypatch):
+    monkeypatch.setenv("COLUMNS", "200")
+    with pytest.raises(SystemExit) as stop:
+        cli.main(["--help"])
+    assert stop.value.code == 0
+    page = capsys.readouterr().out
+    table = page.split("Commands:\n")[1].split("\n\n")[0].splitlines()
+    names = [line[2:].split()[0] for line in table if line[2] != " "]
+    assert names[:4] == ["animate", "inspect", "collider", "replay"]
+    assert "It lands on what is there" not in page  # further sentences are the command's own
+    assert len(page.splitlines()) < 40
+
+
 @pytest.fixture
 def broken(tmp_path, small_state32):
     """A folder with a NaN in one split, half of another, and no third."""
@@ -164,9 +178,11 @@ def test_bad_input_is_one_line_and_exit_2(broken, words, message, monkeypatch, c
     [
         (
             [],
-            "expected one of {data, figure,",
+            "expected one of {animate, inspect, collider, replay, gallery, data, evaluate,",
         ),
-        (["nonsense"], "nonsense; available subcommands: data, figure,"),
+        (["nonsense"], "nonsense; available subcommands: animate, inspect, collider, replay,"),
+        (["animat"], "unknown command animat; did you mean animate?; see newtongs --help"),
+        (["data", "stat32"], "did you mean state32?; see newtongs data --help"),
         (
             ["data", "state32"],
             "--out PATH Folder to write to. (required); see newtongs data state32",
@@ -242,9 +258,9 @@ def test_interrupt_promises_to_go_on_where_that_is_so(
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(state32, "build", stop)
     monkeypatch.setattr(gaussian32, "build", stop)
-    monkeypatch.setattr(cli.train, "train", stop)
-    monkeypatch.setattr(cli.evaluate, "evaluate", stop)
-    monkeypatch.setattr(cli.figure, "motion_gallery", stop)
+    monkeypatch.setattr(training, "train", stop)
+    monkeypatch.setattr(evaluation, "evaluate", stop)
+    monkeypatch.setattr(motions, "motion_gallery", stop)
     with pytest.raises(SystemExit) as exit_info:
         cli.main(words)
     assert exit_info.value.code == 130

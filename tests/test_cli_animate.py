@@ -196,6 +196,14 @@ def bad_file(path):
         (["{park}", "--seconds", "0"], "more than 0"),
         (["{park}", "--seconds", "0.01"], "two frames"),
         (["{park}", "--floor", "nan"], "scene units"),
+        (["{park}", "--best"], "nearest to a --goal"),
+        (["{park}", "--attenuation", "0.5"], "belongs to --contact paper"),
+        (["{park}", "--contact", "paper", "--friction", "0.1"], "ignored beside --contact paper"),
+        (["{park}", "--framing", "paper", "--azimuth", "40"], "contradicts --framing paper"),
+        (["{park}", "--cameras", "{park}", "--elevation", "40"], "contradicts --cameras"),
+        (["{park}", "--formats", "json,mp5"], "unknown format 'mp5'"),
+        (["{park}", "--formats", ","], "unknown format"),
+        (["{park}", "--background", "{park}.no"], "cannot read"),
     ],
 )
 def test_wrong_input_is_one_line_and_exit_2(words, said, park, tmp_path, capsys):
@@ -211,13 +219,50 @@ def test_wrong_input_is_one_line_and_exit_2(words, said, park, tmp_path, capsys)
     assert error.startswith("newtongs: ")
 
 
-def test_a_missing_extra_is_named_before_the_work(park, tmp_path, monkeypatch, capsys):
-    monkeypatch.setitem(sys.modules, "imageio_ffmpeg", None)
-    monkeypatch.setitem(sys.modules, "pxr", None)
+@pytest.mark.parametrize(
+    ("missing", "words", "extra"),
+    [
+        ("pxr", ["--formats", "json", "usd"], "newtongs[usd]"),
+        ("imageio_ffmpeg", ["--formats", "json,mp4"], "newtongs[video]"),
+        ("gsplat", ["--renderer", "gsplat"], "newtongs[gpu]"),
+    ],
+)
+@pytest.mark.parametrize("command", ["animate", "replay"])
+def test_a_missing_extra_is_named_before_the_work(
+    command, missing, words, extra, tmp_path, monkeypatch, capsys
+):
+    """The scene is not even read: this one could not be."""
+    monkeypatch.setitem(sys.modules, missing, None)
+    monkeypatch.delitem(sys.modules, "newtongs.render.gsplat_backend", raising=False)
     with pytest.raises(SystemExit) as stop:
-        run("animate", park, "--out", tmp_path / "out", "--formats", "usd")
+        run(command, bad_file(tmp_path / "bad.ply"), "--out", tmp_path / "out", *words)
     assert stop.value.code == 2
-    assert "newtongs[usd]" in capsys.readouterr().err
+    assert extra in capsys.readouterr().err
+    assert not (tmp_path / "out").exists()
+
+
+def test_formats_with_commas(park, tmp_path):
+    run("animate", park, "--out", tmp_path, *SMALL, "--formats", "json,png", "glb")
+    written = {path.name for path in tmp_path.iterdir()}
+    assert written == {"park.json", "park.npz", "park.png", "park.glb"}
+
+
+def test_a_goal_out_of_reach_is_refused_unless_the_best_will_do(park, tmp_path, capsys):
+    words = ["animate", park, "--out", tmp_path / "out", *SMALL, "--formats", "json",
+             "--goal", "land at 40 0"]  # fmt: skip
+    with pytest.raises(SystemExit) as stop:
+        run(*words)
+    refused = capsys.readouterr()
+    assert stop.value.code == 2
+    assert refused.out == ""
+    assert refused.err.count("\n") == 1
+    assert "out of reach" in refused.err
+    assert "--best" in refused.err
+    assert not (tmp_path / "out").exists()
+    run(*words, "--best")
+    (missed,) = load_animation(tmp_path / "out" / "park.json").about.goal_missed_by
+    assert f"misses it by {missed:.3g} " in refused.err
+    assert f"misses it by {missed:.3g} " in capsys.readouterr().out
 
 
 @pytest.mark.skipif(os.geteuid() == 0, reason="root may write everywhere")

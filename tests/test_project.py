@@ -13,7 +13,7 @@ import newtongs
 ROOT = Path(__file__).parent.parent
 SOURCE = ROOT / "src" / "newtongs"
 LAYERS = [
-    {"errors"}, {"files", "ranks", "threads", "types"}, {"rotations"}, {"state"},
+    {"errors", "lazy"}, {"files", "ranks", "threads", "types"}, {"rotations"}, {"state"},
     {"motions", "dynamics", "scene"}, {"templates", "world"}, {"pushes"},
     {"render", "datasets", "stage"}, {"actors", "ground"},
     {"training", "evaluation", "figures", "exports", "animator"}, {"report"},
@@ -96,6 +96,66 @@ def test_import_is_lazy():
         f"print([m for m in {optional} if m in sys.modules])"
     )
     assert run_python(code).strip() == "[]"
+
+
+HEAVY = ["torch", "numba", "scipy", "matplotlib", "mujoco", "numpy", "rich", "imageio"]
+COMMANDS = [
+    ["animate"], ["inspect"], ["collider"], ["replay"], ["gallery"], ["data", "state32"],
+    ["data", "gaussian32"], ["data", "same32"], ["data", "common12"], ["data", "scene"],
+    ["evaluate"], ["train"], ["reproduce"], ["figure", "motions"], ["figure", "gaussian32"],
+    ["figure", "main"], ["figure", "panels"], ["figure", "strip"], ["figure", "first-frame"],
+    ["ablations"], ["generate"], ["l4gm", "export"],
+]  # fmt: skip
+
+
+def test_help_and_misspelt_words_load_nothing_heavy():
+    """One process for all: what any of them imports is seen at the end."""
+    helps = [[*words, "--help"] for words in ([], ["data"], ["figure"], ["l4gm"], *COMMANDS)]
+    wrong = [
+        [], ["animat"], ["data", "stat32"], ["animate", "x.ply", "--velocty", "1", "2", "3"],
+        ["animate", "x.ply"], ["animate", "x.ply", "--velocity", "1", "b", "3"], ["animate"],
+        ["inspect", "x.ply"], ["collider", "x.ply"], ["replay", "x.json"],
+        ["figure", "first-frame", "x.ply"],
+        ["train", "--data", "d", "--out", "o", "--epochs", "0"],
+        *([*words, "--no-such-flag"] for words in COMMANDS),
+    ]  # fmt: skip
+    code = (
+        "import contextlib, io, sys\n"
+        "from newtongs.cli import main\n"
+        "codes = []\n"
+        f"for words in {[['--version'], *helps, *wrong]}:\n"
+        "    quiet = io.StringIO()\n"
+        "    with contextlib.redirect_stdout(quiet), contextlib.redirect_stderr(quiet):\n"
+        "        try:\n"
+        "            main(words)\n"
+        "        except SystemExit as stop:\n"
+        "            codes.append(stop.code)\n"
+        f"print([m for m in {HEAVY} if m in sys.modules], codes)"
+    )
+    assert run_python(code).strip() == f"[] {[0] * (len(helps) + 1) + [2] * len(wrong)}"
+
+
+def test_every_command_is_in_the_list():
+    from newtongs.cli.apps import App, app
+
+    found = []
+    for name, member in app.members.items():
+        inner = [[name, each] for each in member.members] if isinstance(member, App) else [[name]]
+        found += inner
+    assert sorted(found) == sorted(COMMANDS)
+
+
+def test_defaults_of_flags_are_those_of_the_modules():
+    """The command line repeats a few constants, in order not to import what defines them."""
+    from newtongs import evaluation
+    from newtongs.cli import evaluate, first_frame
+    from newtongs.dynamics import config, search, solvers
+    from newtongs.scene.find import grouping
+
+    assert evaluate.METHODS == evaluation.METHODS
+    assert first_frame.CANDIDATES == search.CANDIDATES
+    assert first_frame.FOOTPRINT == grouping.FOOTPRINT
+    assert list(config.get_args(config.Solver)) == list(solvers.SOLVERS)
 
 
 def test_missing_extra_is_named():

@@ -1,4 +1,4 @@
-"""The one exception a user can cause, and the helpers that word it.
+"""The exceptions a user can cause, and the helpers that word them.
 
 Everything raised at the public edge is an :class:`InputError`: a single line that says what was
 expected, what came, and what to do. The command line prints it and exits with code 2.
@@ -10,6 +10,10 @@ from collections.abc import Iterable
 
 class InputError(ValueError):
     """Input that cannot be used, explained in one line."""
+
+
+class Interrupted(Exception):  # noqa: N818  (not an error: the run is saved and can go on)
+    """A signal asked a run to stop; everything up to its last step is on disk."""
 
 
 def unknown_name(kind: str, name: str, known: Iterable[str]) -> InputError:

@@ -1,4 +1,8 @@
-"""The command ``newtongs``: one subcommand a dataclass, whose fields are the flags."""
+"""The command ``newtongs``: one subcommand a dataclass, whose fields are the flags.
+
+The files of the commands import what they work with inside ``run``: torch and the compilers take
+seconds to load, and help, misspelt words and missing files should answer at once.
+"""
 
 import io
 import os
@@ -8,10 +12,8 @@ import warnings
 from collections.abc import Sequence
 from contextlib import redirect_stderr
 
-from rich.text import Text
-
-from ..errors import InputError
-from ..training import Interrupted
+from .. import __version__
+from ..errors import InputError, Interrupted
 from . import (  # noqa: F401  (each adds its commands)
     ablations,
     animate,
@@ -31,6 +33,7 @@ from .apps import Command, app
 
 USAGE_ERROR = 2
 INTERRUPTED = 130
+ANSI = re.compile(r"\x1b\[[0-9;]*m")  # colours and weights of a terminal
 KINDS = {
     ("FLOAT", False): "a number", ("FLOAT", True): "numbers with spaces between them",
     ("INT", False): "a whole number", ("INT", True): "whole numbers with spaces between them",
@@ -39,12 +42,13 @@ KINDS = {
 
 def parse(args: Sequence[str] | None) -> Command:
     """The command that the words name; tyro's box about wrong words becomes one line."""
-    said = io.StringIO()
+    words, said = list(sys.argv[1:] if args is None else args), io.StringIO()
+    if words[:1] in (["--version"], ["-V"]):
+        print(f"newtongs {__version__}")
+        sys.exit(0)
     try:
         with redirect_stderr(said):
-            return app.cli(
-                prog="newtongs", args=args, description="Make Gaussian-splatting objects move."
-            )
+            return app.parse(words)
     except SystemExit as stop:
         if stop.code == USAGE_ERROR:
             raise InputError(one_line(said.getvalue())) from None
@@ -56,7 +60,7 @@ def one_line(box: str) -> str:
 
     Rules cut the box into parts: the error, advice, the command for help.
     """
-    rows = [row.strip("│| ") for row in Text.from_ansi(box).plain.splitlines()[1:-1]]
+    rows = [row.strip("│| ") for row in ANSI.sub("", box).splitlines()[1:-1]]
     parts = re.split(r"\n[─-]{5,}\n", "\n".join(rows))
     # An InputError of the configuration itself needs no name of a class before it.
     said = [re.sub(r"^Error parsing [A-Z]\w+: ", "", parts[0].split("\n\n")[0])]

@@ -7,26 +7,18 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any, ClassVar, Literal
-
-import torch
+from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 from .. import __version__
-from ..datasets import state32
-from ..dynamics.backends import predictor
-from ..dynamics.weights import load_model, load_tensors
 from ..errors import InputError, unknown_name
-from ..evaluation import evaluate
-from ..evaluation.ablations import ABLATIONS, FULL, SPLITS, Ablation, ablation_table, table
 from ..files import existing_file
-from ..state import checked_device
-from ..threads import one_thread
-from ..training import TrainConfig, train
-from ..training.checkpoint import Position, RunFolder, identity
-from ..training.config import LAPTOP
-from ..training.loop import DivergedError
+from ..training.config import LAPTOP, TrainConfig
 from .apps import app
 from .console import check_folder, progress_bar, wide_console, write_json
+
+if TYPE_CHECKING:
+    from ..evaluation.ablations import Ablation
+    from ..training.checkpoint import Position
 
 BATCH = {"cpu": 4096, "cuda": 65_534}  # sequences evaluated at once
 
@@ -80,6 +72,8 @@ class Ablations:
 
     def run(self) -> None:
         """Train what is not there yet, then print."""
+        from ..evaluation.ablations import SPLITS, ablation_table, table
+
         chosen = self.chosen()
         if self.list:
             print("\n".join(f"{a.name:24}{a.label}" for a in chosen))
@@ -90,8 +84,10 @@ class Ablations:
         for split in SPLITS:
             wide_console().print(ablation_table(rows, split))
 
-    def chosen(self) -> Sequence[Ablation]:
+    def chosen(self) -> "Sequence[Ablation]":
         """The ablations asked for; at the laptop's size also the full model, to compare with."""
+        from ..evaluation.ablations import ABLATIONS, FULL
+
         known = {FULL.name: FULL, **ABLATIONS}
         unknown = next((name for name in self.only if name not in known), None)
         if unknown is not None:
@@ -101,8 +97,10 @@ class Ablations:
             names = dict.fromkeys((FULL.name, *names))
         return [known[name] for name in names]
 
-    def train_all(self, chosen: Sequence[Ablation]) -> None:
+    def train_all(self, chosen: "Sequence[Ablation]") -> None:
         """One after the other; a finished one is not run again."""
+        from ..state import checked_device
+
         checked_device(self.device)
         existing_file(self.full, "the full model's figures, results/state32_seed7301.json")
         out, runs = (
@@ -126,14 +124,24 @@ class Ablations:
         On the CPU, whatever the device: another rounding of a sine would move single frames of
         stop-and-go motion, and the shipped model's figures come from data made there.
         """
+        from ..datasets import state32
+        from ..threads import one_thread
+
         default = Path("data/state32" if self.size == "paper" else "data/laptop")
         folder = self.data or default
         with one_thread(), progress_bar() as advance:
             state32.build(folder, per_motion=SIZES[self.size].per_motion, progress=advance)
         return folder
 
-    def train_one(self, ablation: Ablation, data: Path, run: Path) -> dict[str, Any]:
+    def train_one(self, ablation: "Ablation", data: Path, run: Path) -> dict[str, Any]:
         """Train or go on training, evaluate, and say everything about it."""
+        import torch
+
+        from ..datasets import state32
+        from ..training import train
+        from ..training.checkpoint import RunFolder, identity
+        from ..training.loop import DivergedError
+
         config = settings(ablation, self.size, data, run, self.device)
         failed, best = None, RunFolder(run).best
         try:
@@ -152,7 +160,7 @@ class Ablations:
         }  # fmt: skip
 
 
-def settings(ablation: Ablation, size: str, data: Path, run: Path, device: str) -> TrainConfig:
+def settings(ablation: "Ablation", size: str, data: Path, run: Path, device: str) -> TrainConfig:
     """The paper's run at a size, with the ablation's change."""
     plain = TrainConfig(data=data, out=run, device=device, **SIZES[size].settings)
     return replace(
@@ -162,11 +170,11 @@ def settings(ablation: Ablation, size: str, data: Path, run: Path, device: str) 
     )
 
 
-def log(name: str) -> Callable[[Position, dict[str, float], TrainConfig], None]:
+def log(name: str) -> Callable[["Position", dict[str, float], TrainConfig], None]:
     """A line at the first epoch, every tenth, and the last."""
     started = time.perf_counter()
 
-    def progress(at: Position, terms: dict[str, float], config: TrainConfig) -> None:
+    def progress(at: "Position", terms: dict[str, float], config: TrainConfig) -> None:
         told = at.epoch in (1, config.epochs) or at.epoch % 10 == 0
         if told and at.update == config.updates_per_epoch:
             seconds = time.perf_counter() - started
@@ -178,6 +186,9 @@ def log(name: str) -> Callable[[Position, dict[str, float], TrainConfig], None]:
 
 def scores(best: Path, data: Path, device: str) -> dict[str, Any]:
     """Metrics of both splits, the learned scalars, and where the best weights come from."""
+    from ..dynamics.weights import load_model, load_tensors
+    from ..evaluation.ablations import SPLITS
+
     model = load_model(best).to(device)
     _, info = load_tensors(best)
     out: dict[str, Any] = {
@@ -198,6 +209,11 @@ SCALARS = ("c_v", "c_w", "k_s", "c_s", "alpha", "alpha_imp")
 
 def one_split(model: Any, data: Path, split: str, device: str) -> dict[str, Any]:
     """The model's metrics on a split, per motion too."""
+    import torch
+
+    from ..dynamics.backends import predictor
+    from ..evaluation import evaluate
+
     with progress_bar() as advance:
         report = evaluate(
             data,
@@ -220,6 +236,8 @@ def history(run: Path) -> dict[str, Any]:
 
 def device_name(device: str) -> str:
     """The machine in a few words."""
+    import torch
+
     if torch.device(device).type == "cuda":
         return torch.cuda.get_device_name(device)
     return f"{torch.get_num_threads()} threads of {platform.machine()}"
@@ -227,6 +245,8 @@ def device_name(device: str) -> str:
 
 def release() -> None:
     """Give back what a run held: its captured graphs, and code compiled for its loss."""
+    import torch
+
     gc.collect()
     torch.compiler.reset()
     if torch.cuda.is_available():

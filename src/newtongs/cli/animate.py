@@ -5,32 +5,24 @@ import shlex
 from collections.abc import Sequence
 from dataclasses import dataclass, fields, replace
 from pathlib import Path
-from typing import Annotated, Any, ClassVar, Literal
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal
 
-import torch
 import tyro
 
-from ..animator import animate
-from ..dynamics.search import Goal
-from ..dynamics.surfaces import Box, Plane
 from ..errors import InputError
-from ..exports import FORMATS, export, parse_formats
-from ..exports.replay import load_animation
-from ..pushes import PAPER, Physics, Push
-from ..render.scenes import backend_for
-from ..scene.animation import Animation
-from ..scene.cameras import Camera
-from ..scene.framing import default_camera, paper_orbit
-from ..scene.io.camera_files import load_cameras
-from ..scene.world_frame import WorldFrame
-from ..state import State
-from ..templates import SCENES, named_scene
 from .apps import app
-from .console import check_folder, progress_bar
+from .console import check_folder, check_scene, progress_bar
+
+if TYPE_CHECKING:
+    from ..pushes import Physics, Push
+    from ..scene.animation import Animation
+    from ..scene.cameras import Camera
+    from ..scene.world_frame import WorldFrame
 
 Color = tuple[float, float, float]
 WHITE: Color = (1.0, 1.0, 1.0)
 LARGEST = 8192  # pixels a side
+REACHED = 0.25  # physics units by which a goal may be missed: half an object's size
 STILL = 0.02  # units or radians a second: slower than this is rest to the eye
 PAPER_WORDS = {"dynamics": "learned", "scale": "free", "contact": "paper", "framing": "paper"}
 REFUSED_BY_PAPER = (
@@ -44,8 +36,9 @@ class Picture:
     """Camera, renderer and formats; what animate and replay share."""
 
     formats: tuple[str, ...] = ("mp4", "png", "json", "glb", "html")
-    """What to write: mp4, gif, png (a sheet of frames), json (with npz: enough to replay), glb
-    (KHR_gaussian_splatting), usd, ply (a file a frame: large), html (one page that plays)."""
+    """What to write, with spaces or commas between: mp4, gif, png (a sheet of frames), json (with
+    npz: enough to replay), glb (KHR_gaussian_splatting), usd, ply (a file a frame: large), html
+    (one page that plays)."""
     size: tuple[int, int] = (512, 512)
     """Width and height of the picture in pixels."""
     azimuth: float = 25.0
@@ -73,12 +66,33 @@ class Picture:
             raise InputError(f"size: expected 1 to {LARGEST} pixels a side, got {self.size}")
         if self.color is not None and not all(0 <= c <= 1 for c in self.color):
             raise InputError(f"color: expected three numbers from 0 to 1, got {self.color}")
-        backend_for(self.renderer, torch.device("cpu"))
         if not (abs(self.azimuth) <= 3600 and abs(self.elevation) < 90):
             raise InputError("azimuth and elevation are degrees; elevation lies within 90")
+        self.refuse_two_cameras()
 
-    def views(self, animation: Animation) -> list[Camera]:
+    def refuse_two_cameras(self) -> None:
+        """The camera of a capture, or of the paper, stands where it stands."""
+        fixed = "--cameras" if self.cameras else "--framing paper"
+        names = ("framing", "azimuth", "elevation") if self.cameras else ("azimuth", "elevation")
+        if self.cameras or self.framing == "paper":
+            for name in names:
+                if getattr(self, name) != getattr(Picture, name):
+                    raise InputError(f"--{name} contradicts {fixed}; leave one of them out")
+
+    def check_output(self, out: Path) -> None:
+        """Refuse before the work what could not be drawn or written after it."""
+        check_folder(out)
+        from ..exports import require_formats
+        from ..render.scenes import require_backend
+
+        require_formats(self.formats)
+        require_backend(self.renderer)
+
+    def views(self, animation: "Animation") -> "list[Camera]":
         """The camera asked for, or one that sees the whole motion; the paper's orbit has four."""
+        from ..scene.framing import default_camera, paper_orbit
+        from ..scene.io.camera_files import load_cameras
+
         if self.cameras is not None:
             return load_cameras(self.cameras)[:1]
         if self.framing == "paper":
@@ -87,9 +101,11 @@ class Picture:
         return [default_camera(animation, self.size, **angles)]
 
     def write(
-        self, animation: Animation, out: Path, name: str, color: Color, source: str | None = None
+        self, animation: "Animation", out: Path, name: str, color: Color, source: str | None = None
     ) -> None:
         """Export, and say what was written."""
+        from ..exports import FORMATS, export, parse_formats
+
         formats = parse_formats(self.formats)
         pictures = [each for each in formats if FORMATS[each].pictures]
         written: list[Path] = []
@@ -162,6 +178,9 @@ class Animate(Picture):
     goal: str | None = None
     """Search the push: "land at X Z" or "displace DX DY DZ" (from where the object is), in physics
     units. The origin is the scene's own; the command prints where the object starts."""
+    best: bool = False
+    """With --goal: write the nearest motion found, also where it misses the goal by more than 0.25
+    physics units, half an object's size. Without it such a goal is refused."""
     seconds: float = 2.0
     """Length."""
     fps: float = 24.0
@@ -201,7 +220,7 @@ class Animate(Picture):
     hide_floor: bool = False
     """Do not draw floors, planes and boxes that the capture does not show."""
 
-    def views(self, animation: Animation) -> list[Camera]:
+    def views(self, animation: "Animation") -> "list[Camera]":
         """As elsewhere; the paper's own with ``--paper``."""
         if self.paper and self.framing is None:
             return replace(self, framing="paper").views(animation)
@@ -209,12 +228,26 @@ class Animate(Picture):
 
     def run(self) -> None:
         """Animate, say what was found, and export."""
-        parse_formats(self.formats)
-        check_folder(self.out)
         self.check()
+        self.check_output(self.out)
+        animation = self.animation()
+        self.check_goal(animation)
+        tell(animation)
+        from ..templates import SCENES
+
+        name = Path(self.scene).stem.removesuffix(".compressed")
+        source = None if self.scene in SCENES else self.scene  # the json refers to it, if it may
+        self.write(animation, self.out, name, self.backdrop(), source)
+
+    def animation(self) -> "Animation":
+        """What happens, from the flags."""
+        from ..animator import animate
+        from ..dynamics.surfaces import Box, Plane
+        from ..scene.io.camera_files import load_cameras
+
         cameras = None if self.cameras is None else load_cameras(self.cameras)
         with progress_bar("steps") as advance:
-            animation = animate(
+            return animate(
                 self.scene,
                 pushes=self.pushes(),
                 seconds=self.seconds,
@@ -235,23 +268,25 @@ class Animate(Picture):
                 show_floor=not self.hide_floor,
                 progress=advance,
             )
-        tell(animation)
-        name = Path(self.scene).stem.removesuffix(".compressed")
-        source = None if self.scene in SCENES else self.scene  # the json refers to it, if it may
-        self.write(animation, self.out, name, self.backdrop(), source)
 
     def backdrop(self) -> Color:
         """The colour behind everything: that of a scene of ours."""
+        from ..templates import SCENES, named_scene
+
         place = self.background or self.scene
         return named_scene(place).color if place in SCENES else WHITE
 
-    def physics(self) -> Physics:
-        """From the flags."""
+    def physics(self) -> "Physics":
+        """From the flags; a model that cannot be read is told now."""
+        from ..pushes import PAPER, Physics
+
         if self.paper:
             return PAPER
         model = self.checkpoint or self.dynamics or "analytic"
         scale, contact = self.scale or "rigid", self.contact or "world"
-        return Physics(model, scale, contact, solid=not self.hollow)
+        physics = Physics(model, scale, contact, solid=not self.hollow)
+        _ = physics.model
+        return physics
 
     def check(self) -> None:
         """Refuse what would be ignored."""
@@ -272,8 +307,38 @@ class Animate(Picture):
         if self.motion is not None and (self.push or self.goal):
             other = "--push (with motion=NAME in it)" if self.push else "--goal"
             raise InputError(f"--motion and {other} say how one object moves; give one of them")
+        self.check_engine()
+        if self.best and self.goal is None:
+            raise InputError("--best takes the motion nearest to a --goal; name one")
+        for place in (self.scene, self.background):
+            check_scene(place)
         if self.goal is not None:
+            from ..dynamics.search import Goal
+
             Goal.parse(self.goal)
+
+    def check_engine(self) -> None:
+        """Refuse what the engine that was chosen does not know."""
+        if self.contact == "paper":
+            self.refuse_beside("contact", ("friction",))
+        elif not self.paper and self.attenuation != Animate.attenuation:
+            raise InputError(
+                "--attenuation belongs to --contact paper; use --friction, or name that contact"
+            )
+
+    def check_goal(self, animation: "Animation") -> None:
+        """Refuse a goal that no push reaches, unless the nearest will do."""
+        missed = animation.about.goal_missed_by
+        if self.best or max(missed, default=0.0) <= REACHED:
+            return
+        index = max(range(len(missed)), key=lambda i: missed[i])
+        nearest = animation.about.objects[index]
+        raise InputError(
+            f'goal "{self.goal}" is out of reach: object {index} misses it by '
+            f"{missed[index]:.3g} physics units with the best push found, --velocity "
+            f"{short(nearest.velocity)} --spin {short(nearest.spin)}; choose a nearer goal or more "
+            "--seconds, or take this motion with --best"
+        )
 
     def check_paper(self) -> None:
         """Refuse what contradicts the paper's procedure, or would do nothing in it."""
@@ -294,10 +359,13 @@ class Animate(Picture):
             if getattr(self, name) != default[name]:
                 where = f"put {name}=... into it" if flag == "push" else "leave one of them out"
                 why = "contradicts" if flag == "paper" else "is ignored beside"
-                raise InputError(f"--{name} {why} --{flag}; {where}")
+                word = "contact paper" if flag == "contact" else flag
+                raise InputError(f"--{name} {why} --{word}; {where}")
 
-    def stage_ground(self) -> WorldFrame | None:
+    def stage_ground(self) -> "WorldFrame | None":
         """The background's up and floor, if they were given."""
+        from ..scene.world_frame import WorldFrame
+
         if self.ground is None:
             return None
         if self.background is None or len(self.ground) != 4:
@@ -307,8 +375,10 @@ class Animate(Picture):
         *up, height = self.ground
         return WorldFrame.of_floor(up, height)
 
-    def pushes(self) -> list[Push]:
+    def pushes(self) -> "list[Push]":
         """One for each object."""
+        from ..pushes import Push
+
         if self.push:
             return [parse_push(text) for text in self.push]
         common = Push(
@@ -338,14 +408,19 @@ class Replay(Picture):
 
     def run(self) -> None:
         """Load and export."""
-        parse_formats(self.formats)
-        check_folder(self.out)
+        if not self.file.is_file():
+            raise InputError(f"no file {self.file}; name a .json that newtongs animate wrote")
+        self.check_output(self.out)
+        from ..exports.replay import load_animation
+
         animation = load_animation(self.file)
         self.write(animation, self.out, self.file.stem, WHITE)
 
 
-def parse_push(text: str) -> Push:
+def parse_push(text: str) -> "Push":
     """A push in words: "select=cluster:0 velocity=1,3,0 restitution=0.8"."""
+    from ..pushes import Push
+
     known = {f.name for f in fields(Push)}
     given: dict[str, Any] = {}
     for word in shlex.split(text):
@@ -372,8 +447,10 @@ def _value(key: str, value: str) -> Any:
     return float(value)
 
 
-def tell(animation: Animation) -> None:
+def tell(animation: "Animation") -> None:
     """What was found, for the person to judge."""
+    from ..state import State
+
     about, up = animation.about, [round(x, 3) + 0.0 for x in animation.world.up.tolist()]
     pushed = [one for one in about.objects if not one.loose]
     for one in pushed:
@@ -397,8 +474,10 @@ def tell(animation: Animation) -> None:
         print(f"goal: object {one.id} misses it by {miss:.3g} physics units")
 
 
-def ending(animation: Animation, index: int) -> str:
+def ending(animation: "Animation", index: int) -> str:
     """Where an object is at the end, and whether it still moves; physics units."""
+    from ..state import State
+
     x = State(animation.world.state_to_physics(animation.states[index][-1]))
     speed, turn = float(x.v.norm()), float(x.w.norm())
     still = speed < STILL and turn < STILL

@@ -2,19 +2,18 @@
 
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, ClassVar
+from typing import TYPE_CHECKING, Annotated, ClassVar
 
 import tyro
 
-from ..actors import make_bodies
 from ..errors import InputError
-from ..exports.solids import collider_picture, write_collider
-from ..ground import solid_rest, static_rest
-from ..pushes import Physics, Push
-from ..stage import Stage, pick, settle
-from ..world.colliders import Collider, collider
 from .apps import app
-from .console import check_target
+from .console import check_scene, check_target
+
+if TYPE_CHECKING:
+    from ..pushes import Push
+    from ..stage import Stage
+    from ..world.colliders import Collider
 
 SIDES = 200  # cells along the longest side of a whole scene
 
@@ -44,7 +43,7 @@ class MakeCollider:
     """Up direction of the scene x y z. Default: estimated."""
 
     def run(self) -> None:
-        """Build and write."""
+        """Check, build and write."""
         if not self.scene:
             raise InputError("name a splat file: newtongs collider SCENE.ply --out FILE.glb")
         if self.out.suffix.lower() != ".glb":
@@ -54,6 +53,15 @@ class MakeCollider:
         picture = self.out.with_suffix(".png")
         check_target(self.out)
         check_target(picture)
+        check_scene(self.scene)
+        self.make(picture)
+
+    def make(self, picture: Path) -> None:
+        """Build, write, and say what it is."""
+        from ..exports.solids import collider_picture, write_collider
+        from ..pushes import Push
+        from ..stage import pick
+
         pushes = [Push(select=word, velocity=(0.0, 0.0, 0.0)) for word in self.select]
         stage = pick(self.scene, pushes, up=self.up)
         stage, solid = self.around_objects(stage, pushes) if pushes else self.whole(stage)
@@ -68,15 +76,22 @@ class MakeCollider:
         for path in (self.out, picture):
             print(f"{path}  {path.stat().st_size / 1e3:,.0f} kB")
 
-    def around_objects(self, stage: Stage, pushes: list[Push]) -> tuple[Stage, Collider]:
+    def around_objects(self, stage: "Stage", pushes: "list[Push]") -> "tuple[Stage, Collider]":
         """What animate would use, with room for the objects."""
+        from ..actors import make_bodies
+        from ..ground import solid_rest, static_rest
+        from ..pushes import Physics
+        from ..stage import settle
+
         stage = settle(stage, None)
         bodies = make_bodies(stage, pushes, Physics(), 1.0, None)
         cell = None if self.cell is None else self.cell * stage.world.scale
         return stage, solid_rest(stage, static_rest(stage), bodies, cell=cell)
 
-    def whole(self, stage: Stage) -> tuple[Stage, Collider]:
+    def whole(self, stage: "Stage") -> "tuple[Stage, Collider]":
         """Everything."""
+        from ..world.colliders import collider
+
         x = stage.scene.means[stage.scene.opacities > 0.1]
         x = x if len(x) else stage.scene.means
         ends = x[:: max(1, len(x) // 100_000)].quantile(x.new_tensor([0.01, 0.99]), dim=0)

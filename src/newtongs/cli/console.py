@@ -5,28 +5,24 @@ import os
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
-
-from rich.console import Console
-from rich.progress import (
-    BarColumn,
-    Progress,
-    ProgressColumn,
-    TaskID,
-    TextColumn,
-    TimeRemainingColumn,
-)
+from typing import TYPE_CHECKING, Any
 
 from ..errors import InputError
-from ..files import write_atomically
+from ..files import existing_file, write_atomically
+
+if TYPE_CHECKING:
+    from rich.console import Console
+    from rich.progress import ProgressColumn, TaskID
 
 WIDTH = 132  # of a table; narrower terminals wrap lines rather than lose columns
 
 Advance = Callable[[str, int, int], None]
 
 
-def wide_console() -> Console:
+def wide_console() -> "Console":
     """Standard output, never cut to a narrow terminal."""
+    from rich.console import Console
+
     console = Console()
     return console if console.width >= WIDTH else Console(width=WIDTH)
 
@@ -53,13 +49,25 @@ def check_folder(path: Path) -> None:
     check_target(path / "file")
 
 
+def check_scene(name: str | None) -> None:
+    """Find out before anything is loaded whether a splat file is there.
+
+    Our own scenes are named by words without an ending.
+    """
+    if name and Path(name).suffix and not Path(name).is_dir():
+        existing_file(name, "a file of Gaussians")
+
+
 @contextmanager
-def bars(*columns: ProgressColumn) -> Iterator[Callable[..., None]]:
+def bars(*columns: "ProgressColumn") -> Iterator[Callable[..., None]]:
     """Bars on standard error, fed by calls of (name, done, total, further fields).
 
     They are drawn from the first call on, so that an error before it stands alone, and only on a
     terminal: in a log they would be noise.
     """
+    from rich.console import Console
+    from rich.progress import Progress
+
     console = Console(stderr=True)
     drawn = Progress(*columns, console=console, disable=not console.is_terminal)
     tasks: dict[str, TaskID] = {}
@@ -80,6 +88,8 @@ def bars(*columns: ProgressColumn) -> Iterator[Callable[..., None]]:
 @contextmanager
 def progress_bar(unit: str = "sequences") -> Iterator[Advance]:
     """A bar for each name, fed by calls of (name, done, total)."""
+    from rich.progress import BarColumn, TextColumn, TimeRemainingColumn
+
     with bars(
         TextColumn("{task.description:8}"), BarColumn(),
         TextColumn("{task.completed:>9,.0f}/{task.total:,.0f} " + unit), TimeRemainingColumn(),

@@ -6,12 +6,7 @@ from typing import Annotated, ClassVar, Literal
 
 import tyro
 
-from ..datasets import common12, gaussian32, same32, state32
-from ..render.light import render_light
-from ..scene.io.formats import save
-from ..state import checked_device
-from ..templates import named_scene
-from ..threads import one_thread
+from ..datasets import common12
 from .apps import data
 from .console import check_folder, check_target, progress_bar
 
@@ -42,6 +37,10 @@ class DataState32:
 
     def run(self) -> None:
         """Build, and say what was written."""
+        from ..datasets import state32
+        from ..state import checked_device
+        from ..threads import one_thread
+
         with one_thread(), progress_bar() as advance:
             paths = state32.build(
                 self.out,
@@ -79,6 +78,9 @@ class DataGaussian32:
 
     def run(self) -> None:
         """Build, and say what was written."""
+        from ..datasets import gaussian32
+        from ..render.light import render_light
+
         with progress_bar("samples") as advance:
             paths = gaussian32.build(
                 self.out,
@@ -112,6 +114,9 @@ class DataSame32:
 
     def run(self) -> None:
         """Build, and say what was written."""
+        from ..datasets import same32
+        from ..render.light import render_light
+
         with progress_bar("samples") as advance:
             manifest = same32.build_same32(
                 self.out,
@@ -166,6 +171,9 @@ class DataScene:
 
     def run(self) -> None:
         """Write, and say what it is."""
+        from ..scene.io.formats import save
+        from ..templates import named_scene
+
         check_target(self.out)
         made = named_scene(self.name)
         scene = made.scene()

@@ -5,24 +5,27 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar
 
-import torch
-
-from ..dynamics import GaussianNND
-from ..dynamics.backends import predictor
-from ..dynamics.weights import ablated, load_model, load_pretrained
 from ..errors import InputError
-from ..evaluation import METHODS, Report, evaluate
-from ..evaluation.evaluate import Method, methods_by_name
-from ..evaluation.same32 import BASELINES, mean_report, run_same32, same32_table, table2
-from ..evaluation.tables import motion_table, split_table
-from ..ranks import Ranks, ranks
-from ..state import checked_device
 from .apps import app
 from .console import check_target, progress_bar, wide_console, write_json
 from .data import SplitName
 from .videos import evaluate_videos
+
+if TYPE_CHECKING:
+    import torch
+
+    from ..dynamics import GaussianNND
+    from ..evaluation import Report
+    from ..evaluation.evaluate import Method
+    from ..ranks import Ranks
+
+# Those of newtongs.evaluation, which takes seconds to import.
+METHODS = (
+    "hold_z0", "const_vel_se3", "damped_vel_se3", "gravity_bounce_se3", "physics_prior_se3",
+    "oracle",
+)  # fmt: skip
 
 
 @app.command(name="evaluate")
@@ -82,6 +85,13 @@ class Evaluate:
         if self.videos is not None:
             self.table3(self.videos)
             return
+        self.trajectories()
+
+    def trajectories(self) -> None:
+        """Table 1 or 2, by one process or several."""
+        from ..ranks import ranks
+        from ..state import checked_device
+
         checked_device(self.device)
         with ranks(self.device) as group, said_once(group):
             if self.same32 is None:
@@ -107,8 +117,10 @@ class Evaluate:
                 raise InputError(f"--{name.replace('_', '-')} does not go with --videos")
         evaluate_videos(folder, json=self.json, per_clip=self.per_motion)
 
-    def table2(self, folder: Path, device: torch.device) -> None:
+    def table2(self, folder: Path, device: "torch.device") -> None:
         """Table 2; without ``--checkpoint`` NewtonGS is the mean over the shipped models."""
+        from ..evaluation.same32 import BASELINES, mean_report, run_same32, same32_table, table2
+
         for name in ("splits", "per_motion", "compare", "batch_size"):
             if getattr(self, name) != getattr(Evaluate, name):
                 raise InputError(f"--{name.replace('_', '-')} goes with --data, not with --same32")
@@ -126,8 +138,10 @@ class Evaluate:
         rows = {name: mean_report(reports) for name, reports in runs.items()}
         self.write({"same32": rows, "table2": table2(runs)})
 
-    def model(self) -> GaussianNND | None:
+    def model(self) -> "GaussianNND | None":
         """The model named, without the parts named."""
+        from ..dynamics.weights import ablated
+
         if self.checkpoint is None:
             if self.ablate:
                 raise InputError(f"--ablate {self.ablate} needs a trained model; name --checkpoint")
@@ -138,8 +152,10 @@ class Evaluate:
         """Names of the parts to take away."""
         return tuple(name.strip() for name in self.ablate.split(",") if name.strip())
 
-    def state32(self, data: Path, group: Ranks) -> None:
+    def state32(self, data: Path, group: "Ranks") -> None:
         """Table 1, a table for each split; the first rank prints."""
+        from ..evaluation import evaluate
+
         with group.agreed():
             methods = self.predictors(group.device)
         with progress_bar() as advance:
@@ -156,14 +172,17 @@ class Evaluate:
                 self.show(report)
                 self.write(report)
 
-    def show(self, report: Report) -> None:
+    def show(self, report: "Report") -> None:
         """Tables on standard output."""
         print_report(
             report, per_motion=self.per_motion, compare=self.compare, removed=self.removed()
         )
 
-    def predictors(self, device: torch.device) -> dict[str, Method]:
+    def predictors(self, device: "torch.device") -> "dict[str, Method]":
         """The methods named, and the model if there is one."""
+        from ..dynamics.backends import predictor
+        from ..evaluation.evaluate import methods_by_name
+
         if self.l4gm is not None:
             raise InputError("--l4gm goes with --same32, not with --data")
         methods = methods_by_name(self.methods)
@@ -179,7 +198,7 @@ class Evaluate:
 
 
 @contextmanager
-def said_once(group: Ranks) -> Iterator[None]:
+def said_once(group: "Ranks") -> Iterator[None]:
     """Bad input ends every rank, and the first one says why."""
     try:
         yield
@@ -189,8 +208,10 @@ def said_once(group: Ranks) -> Iterator[None]:
         sys.exit(2)
 
 
-def find_model(name: str) -> GaussianNND:
+def find_model(name: str) -> "GaussianNND":
     """A model by file, or a shipped one by `pretrained` or `pretrained:SEED`."""
+    from ..dynamics.weights import load_model, load_pretrained
+
     if name == "pretrained":
         return load_pretrained()
     if name.startswith("pretrained:"):
@@ -202,9 +223,11 @@ def find_model(name: str) -> GaussianNND:
 
 
 def print_report(
-    report: Report, *, per_motion: bool, compare: bool, removed: Sequence[str] = ()
+    report: "Report", *, per_motion: bool, compare: bool, removed: Sequence[str] = ()
 ) -> None:
     """Tables of a report on standard output."""
+    from ..evaluation.tables import motion_table, split_table
+
     console = wide_console()
     for split in report:
         console.print(split_table(report, split, compare=compare, removed=removed))

@@ -2,16 +2,15 @@
 
 from dataclasses import dataclass
 from pathlib import Path
-from typing import ClassVar
+from typing import TYPE_CHECKING, ClassVar
 
 from ..errors import InputError
-from ..figures.gallery import gaussian32_gallery
-from ..figures.motions import motion_gallery
-from ..figures.panels import Drawn
-from ..figures.rollouts import MAIN_MOTIONS, PANEL_MOTIONS, main_figure, six_frame_panels
-from ..figures.strips import common12_strip
+from ..figures.chosen import MAIN_MOTIONS, PANEL_MOTIONS
 from .apps import figure
-from .console import check_target, progress_bar
+from .console import check_folder, check_target, progress_bar
+
+if TYPE_CHECKING:
+    from ..figures.panels import Drawn
 
 SAMPLES = 128  # of each motion in the first shard of the paper's ID split
 SMALLEST, LARGEST = 16, 1024  # pixels a side of one picture
@@ -35,6 +34,8 @@ class FigureMotions:
         if self.paths < 1:
             raise InputError(f"paths must be at least 1, got {self.paths}")
         check_target(self.out)
+        from ..figures.motions import motion_gallery
+
         print(f"picture written to {motion_gallery(self.out, paths=self.paths, seed=self.seed)}")
 
 
@@ -49,6 +50,9 @@ class FigureGaussian32:
 
     def run(self) -> None:
         """Draw, and say where they are."""
+        from ..figures.gallery import gaussian32_gallery
+
+        check_folder(self.out)
         with progress_bar("scenes") as advance:
             paths = gaussian32_gallery(self.out, progress=advance)
         print(f"{len(paths)} pictures written to {self.out}")
@@ -75,6 +79,8 @@ class FigureMain:
 
     def run(self) -> None:
         """Draw, and say where it is."""
+        from ..figures.rollouts import main_figure
+
         check_picture(self.out, self.size)
         with progress_bar("motions") as advance:
             drawn = main_figure(
@@ -105,6 +111,8 @@ class FigurePanels:
 
     def run(self) -> None:
         """Draw, and say where it is."""
+        from ..figures.rollouts import six_frame_panels
+
         check_picture(self.out, self.size)
         if not 0 <= self.sample < SAMPLES:
             raise InputError(f"sample must be 0 to {SAMPLES - 1}, got {self.sample}")
@@ -135,6 +143,8 @@ class FigureStrip:
 
     def run(self) -> None:
         """Draw, and say where it is and which clips were not there."""
+        from ..figures.strips import common12_strip
+
         check_target(self.out)
         tell(common12_strip(self.out, clips=self.clips, seed=self.seed))
 
@@ -151,7 +161,7 @@ def check_size(size: int) -> None:
         raise InputError(f"size must be {SMALLEST} to {LARGEST} pixels, got {size}")
 
 
-def tell(drawn: Drawn) -> None:
+def tell(drawn: "Drawn") -> None:
     """The caption, and where the files are."""
     print(drawn.caption)
     for path in drawn.paths:

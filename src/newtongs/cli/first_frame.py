@@ -2,26 +2,23 @@
 
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, ClassVar
+from typing import TYPE_CHECKING, Annotated, ClassVar
 
-import torch
 import tyro
 
-from ..dynamics.search import CANDIDATES
 from ..errors import InputError
-from ..figures import first_frame as figures
-from ..figures.strips import clips_in
-from ..render import render, write_png
-from ..scene.cameras import Camera
-from ..scene.find.grouping import FOOTPRINT
-from ..scene.gaussians import GaussianScene
-from ..scene.io.camera_files import load_cameras
-from ..scene.io.formats import load
 from .apps import figure
-from .console import check_folder, progress_bar, write_json
+from .console import check_folder, check_scene, progress_bar, write_json
 from .figure import check_size, tell
 
+if TYPE_CHECKING:
+    from ..figures.first_frame import FirstFrame, Region
+    from ..scene.cameras import Camera
+    from ..scene.gaussians import GaussianScene
+
 STAND_IN = "bowling"
+CANDIDATES = 65_536  # newtongs.dynamics.search's, which takes seconds to import
+FOOTPRINT = 0.75  # newtongs.scene.find.grouping's, likewise
 
 
 @figure.command(name="first-frame")
@@ -71,13 +68,15 @@ class FigureFirstFrame:
     def run(self) -> None:
         """Draw, and say where it is and what was selected."""
         self.check()
+        from ..figures.first_frame import first_frame
+
         scene, region = self.read()
         camera = self.camera()
         if region is None:
             self.show_view(scene, camera)
             return
         with progress_bar("candidates") as advance:
-            moving = figures.first_frame(
+            moving = first_frame(
                 scene, region, camera=camera, seed=self.seed, candidates=self.candidates,
                 progress=advance,
             )  # fmt: skip
@@ -91,43 +90,58 @@ class FigureFirstFrame:
             raise InputError(f"color: expected three numbers from 0 to 1, got {self.color}")
         if self.candidates < 1:
             raise InputError(f"candidates must be at least 1, got {self.candidates}")
+        check_scene(self.scene)
         if self.clips is not None:
-            clips_in(self.clips, figures.VIDEO_FOLDER)
+            from ..figures.first_frame import VIDEO_FOLDER
+            from ..figures.strips import clips_in
 
-    def read(self) -> tuple[GaussianScene, figures.Region | None]:
+            clips_in(self.clips, VIDEO_FOLDER)
+
+    def read(self) -> "tuple[GaussianScene, Region | None]":
         """The Gaussians, and which of them are the object, as far as that was said."""
+        from ..figures.first_frame import write_stand_in
+        from ..scene.io.formats import load
+
         known = None
         path = Path(self.scene)
         if self.scene == STAND_IN:
             path = self.out / "bowling_lgm.npy"
-            known = figures.write_stand_in(path)
+            known = write_stand_in(path)
         scene = load(path)
         if self.circle is None and self.depth is None:
             return scene, known
         return scene, self.region(scene)
 
-    def region(self, scene: GaussianScene) -> figures.Region:
+    def region(self, scene: "GaussianScene") -> "Region":
         """Circle and depth, of which there must be both."""
+        from ..figures.first_frame import Region
+
         if self.circle is None:
             raise InputError("--depth selects nothing without --circle U V R; give both")
         if self.depth is None:
-            camera = load_cameras(self.cameras)[0] if self.cameras else figures.lgm_camera()
             raise InputError(
-                f"--circle needs --depth NEAR FAR; {depths(scene, camera, self.circle)}"
+                f"--circle needs --depth NEAR FAR; {depths(scene, self.camera(), self.circle)}"
             )
-        return figures.Region(self.circle, self.depth, self.footprint, self.ghost_depth)
+        return Region(self.circle, self.depth, self.footprint, self.ghost_depth)
 
-    def camera(self) -> Camera:
+    def camera(self) -> "Camera":
         """The reference view."""
-        return load_cameras(self.cameras)[0] if self.cameras else figures.lgm_camera()
+        from ..figures.first_frame import lgm_camera
+        from ..scene.io.camera_files import load_cameras
+
+        return load_cameras(self.cameras)[0] if self.cameras else lgm_camera()
 
     def background(self) -> tuple[float, float, float]:
         """The colour asked for, or what suits the scene."""
-        plain = figures.STAND_IN_COLOR if self.scene == STAND_IN else figures.WHITE
+        from ..figures.first_frame import STAND_IN_COLOR, WHITE
+
+        plain = STAND_IN_COLOR if self.scene == STAND_IN else WHITE
         return self.color or plain
 
-    def show_view(self, scene: GaussianScene, camera: Camera) -> None:
+    def show_view(self, scene: "GaussianScene", camera: "Camera") -> None:
         """Draw the reference view, since nobody said where the object is in it."""
+        from ..render import render, write_png
+
         path = self.out / "reference.png"
         write_png(path, render(scene, camera, background=self.background()))
         print(
@@ -135,8 +149,10 @@ class FigureFirstFrame:
             f"{path}: find the object there and give --circle U V R --depth NEAR FAR"
         )
 
-    def draw(self, moving: figures.FirstFrame) -> None:
+    def draw(self, moving: "FirstFrame") -> None:
         """Both figures, as far as their input is there, and the facts."""
+        from ..figures import first_frame as figures
+
         stands_in = self.scene == STAND_IN
         source = "made by code, in place of the paper's LGM asset" if stands_in else self.scene
         with progress_bar("times") as advance:
@@ -157,8 +173,10 @@ class FigureFirstFrame:
         tell(both)
 
 
-def depths(scene: GaussianScene, camera: Camera, circle: tuple[float, float, float]) -> str:
+def depths(scene: "GaussianScene", camera: "Camera", circle: tuple[float, float, float]) -> str:
     """At which depths there is something in a circle, in words."""
+    import torch
+
     pixels, z = camera.project(scene.means)
     away = torch.linalg.vector_norm(pixels - pixels.new_tensor(circle[:2]), dim=-1)
     inside = z[(z > 0) & (away <= circle[2])]

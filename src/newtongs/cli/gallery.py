@@ -2,9 +2,8 @@
 
 from dataclasses import dataclass
 from pathlib import Path
-from typing import ClassVar
+from typing import ClassVar, Literal
 
-from ..figures.stress import Framing, stress_gallery
 from .apps import app
 from .console import check_target, progress_bar
 
@@ -23,11 +22,13 @@ class Gallery:
     """Picture to write (.png)."""
     seed: int = 7301
     """Which trained model: 7301, 7302 or 7303."""
-    framing: Framing = "paper"
+    framing: Literal["paper", "fit"] = "paper"
     """paper: the fixed view 0 of the paper's protocol. fit: a camera that follows the object."""
 
     def run(self) -> None:
         """Draw, and say where it is."""
+        from ..figures.stress import stress_gallery
+
         check_target(self.out)
         with progress_bar("strips") as advance:
             drawn = stress_gallery(self.out, seed=self.seed, framing=self.framing, progress=advance)

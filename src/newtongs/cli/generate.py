@@ -2,18 +2,17 @@
 
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, Any, ClassVar, Literal
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal
 
 import tyro
 
 from ..datasets.common12 import BASE_SEED, DEGRADATION, METHODS, MOTIONS
 from ..errors import InputError
-from ..evaluation.clips import COLUMNS, Clip, evaluate_clips, summary
-from ..evaluation.generation import Maker, OwnClips, make_clips
-from ..evaluation.video_models import DiffusersClips
-from ..evaluation.videos import frozen_video, opencv
 from .apps import app
 from .console import check_folder, progress_bar
+
+if TYPE_CHECKING:
+    from ..evaluation.generation import Maker
 
 ModelName = Literal["newtongs", "cogvideox", "wan", "newtongen"]
 
@@ -68,6 +67,9 @@ class Generate:
 
     def run(self) -> None:
         """Make what is missing, score it, and say so."""
+        from ..evaluation.generation import make_clips
+        from ..evaluation.videos import opencv
+
         check_folder(self.out)
         opencv()
         maker = self.own() if self.model == "newtongs" else self.generator()
@@ -78,7 +80,7 @@ class Generate:
         print(f"{len(paths)} clips of {METHODS[self.model].title} in {self.out}")
         print_scores(paths)
 
-    def own(self) -> Maker:
+    def own(self) -> "Maker":
         """Our own clips, for which the generators' options mean nothing."""
         for name in (
             "weights", "device", "low_memory", "lora", "noise", "degradation", "size", "frames",
@@ -86,9 +88,11 @@ class Generate:
         ):  # fmt: skip
             if getattr(self, name) != getattr(Generate, name):
                 raise InputError(f"--{name.replace('_', '-')} does not go with --model newtongs")
+        from ..evaluation.generation import OwnClips
+
         return OwnClips(self.same32, seed=BASE_SEED)
 
-    def generator(self) -> Maker:
+    def generator(self) -> "Maker":
         """A text-to-video model with the paper's options but for those named."""
         if self.same32 is not None:
             raise InputError("--same32 goes with --model newtongs")
@@ -97,6 +101,8 @@ class Generate:
             "width": width, "height": height, "frames": self.frames, "steps": self.steps,
             "guidance": self.guidance,
         }  # fmt: skip
+        from ..evaluation.video_models import DiffusersClips
+
         return DiffusersClips(
             self.model,
             weights=self.weights,
@@ -111,6 +117,9 @@ class Generate:
 
 def print_scores(paths: list[Path]) -> None:
     """The clips' mean scores on one line, and what a frozen video scores."""
+    from ..evaluation.clips import COLUMNS, Clip, evaluate_clips, summary
+    from ..evaluation.videos import frozen_video
+
     records, problems = evaluate_clips(Clip(str(path), path) for path in paths)
     for problem in problems:
         raise InputError(f"{problem}; make the clips anew with --overwrite")

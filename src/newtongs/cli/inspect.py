@@ -4,29 +4,24 @@ import json
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, ClassVar
+from typing import TYPE_CHECKING, Annotated, ClassVar
 
-import torch
 import tyro
-from rich.console import Console
-from rich.table import Table
-from rich.text import Text
 
-from ..datasets import state32
-from ..dynamics.weights import load_tensors
 from ..errors import InputError
-from ..exports.replay import load_animation
-from ..render import render, write_png
-from ..scene.find.clusters import cluster
-from ..scene.framing import fit_camera
-from ..scene.placing import VISIBLE
-from ..stage import Opened, floor_of, opened
-from ..templates import SCENES
 from .apps import app
-from .console import check_target
+from .console import check_scene, check_target
+
+if TYPE_CHECKING:
+    import torch
+    from rich.table import Table
+    from rich.text import Text
+
+    from ..stage import Opened
 
 THUMBNAIL = 44  # characters across in a terminal
 CLUSTERS_SHOWN = 10
+KINDS = (".json", ".safetensors")  # files that hold no scene
 
 
 @app.command(name="inspect")
@@ -56,14 +51,28 @@ class Inspect:
                 raise InputError(
                     f"--thumbnail: expected a name ending in .png, got {self.thumbnail}"
                 )
+        if self.file.suffix not in KINDS:
+            check_scene(str(self.file))
+        from ..stage import opened
+        from ..templates import SCENES
+
         kind = None if str(self.file) in SCENES else kind_of(self.file)
         if kind is not None:
             kind(self.file)
         else:
             self.describe(opened(self.file))
 
-    def describe(self, place: Opened) -> None:
+    def describe(self, place: "Opened") -> None:
         """A scene in words and one picture."""
+        import torch
+        from rich.console import Console
+
+        from ..render import render, write_png
+        from ..scene.find.clusters import cluster
+        from ..scene.framing import fit_camera
+        from ..scene.placing import VISIBLE
+        from ..stage import floor_of
+
         console, scene = Console(), place.scene
         low, high = scene.bounds()
         print(f"{len(scene):,} Gaussians, colour of SH degree {scene.sh_degree}")
@@ -95,6 +104,8 @@ class Inspect:
 
 def kind_of(path: Path) -> Callable[[Path], None] | None:
     """What describes this file; None for a scene."""
+    from ..datasets import state32
+
     if is_sog(path):
         return None
     if path.is_dir():
@@ -113,6 +124,8 @@ def is_sog(path: Path) -> bool:
 
 def describe_state32(path: Path) -> None:
     """Splits, sizes, motions."""
+    from ..datasets import state32
+
     for split in state32.SPLITS:
         if (path / f"{split}.pt").exists():
             data = state32.load(path, split)
@@ -131,6 +144,8 @@ def describe_manifest(path: Path) -> None:
 
 def describe_checkpoint(path: Path) -> None:
     """What a trained model says of itself."""
+    from ..dynamics.weights import load_tensors
+
     tensors, about = load_tensors(path)
     print(f"{sum(x.numel() for x in tensors.values()):,} numbers in {len(tensors)} tensors")
     print(json.dumps(about, indent=1, sort_keys=True))
@@ -138,6 +153,8 @@ def describe_checkpoint(path: Path) -> None:
 
 def describe_animation(path: Path) -> None:
     """Frames, objects, how it was made."""
+    from ..exports.replay import load_animation
+
     animation = load_animation(path)
     print(f"{len(animation)} frames at {animation.fps:.4g} Hz, {len(animation.scene):,} Gaussians")
     for index in animation.states:
@@ -145,8 +162,10 @@ def describe_animation(path: Path) -> None:
     print(json.dumps(animation.about.to_json(), indent=1))
 
 
-def cluster_table(clusters: list) -> Table:  # type: ignore[type-arg]
+def cluster_table(clusters: list) -> "Table":  # type: ignore[type-arg]
     """The best clusters with the words that select them."""
+    from rich.table import Table
+
     table = Table(title="object-like clusters, best first", title_justify="left")
     for heading in ("--select", "Gaussians", "centre", "size", "above the floor"):
         table.add_column(heading, justify="left" if heading == "--select" else "right")
@@ -157,16 +176,17 @@ def cluster_table(clusters: list) -> Table:  # type: ignore[type-arg]
     return table
 
 
-def numbers(x: torch.Tensor) -> str:
+def numbers(x: "torch.Tensor") -> str:
     """A few numbers, short."""
     return " ".join(f"{v:.3g}" for v in x.tolist())
 
 
-def in_blocks(picture: torch.Tensor) -> Text:
+def in_blocks(picture: "torch.Tensor") -> "Text":
     """A picture ``(H, W, 3)`` as text: each character two pixels, one above the other."""
-    small = torch.nn.functional.interpolate(
-        picture.permute(2, 0, 1)[None], size=(THUMBNAIL, THUMBNAIL), mode="area"
-    )[0]
+    from rich.text import Text
+    from torch.nn.functional import interpolate
+
+    small = interpolate(picture.permute(2, 0, 1)[None], size=(THUMBNAIL, THUMBNAIL), mode="area")[0]
     rows = (small.clamp(0, 1) * 255).round().int().permute(1, 2, 0).tolist()
     text = Text()
     for top, bottom in zip(rows[::2], rows[1::2], strict=True):

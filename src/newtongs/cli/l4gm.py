@@ -4,14 +4,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import ClassVar
 
-from tyro.extras import SubcommandApp
-
-from ..evaluation.l4gm_clips import export_l4gm
 from .apps import app
 from .console import check_folder, progress_bar
 
-l4gm = SubcommandApp()
-app.command(l4gm, name="l4gm", help="Clips for L4GM, whose dumps make its row of Table 2.")
+l4gm = app.group("l4gm", "Clips for L4GM, whose dumps make its row of Table 2.")
 
 
 @l4gm.command(name="export")
@@ -37,7 +33,11 @@ class L4GMExport:
 
     def run(self) -> None:
         """Export, and say what was written."""
+        from ..evaluation.l4gm_clips import export_l4gm
+        from ..render.video import film_library
+
         check_folder(self.out)
+        film_library("imageio_ffmpeg")  # what is not installed is told now
         with progress_bar("clips") as advance:
             path = export_l4gm(self.same32, self.out, motions=self.motions, progress=advance)
         print(f"clips in {self.out / 'videos'}, first frames in {self.out / 'workspace'}")

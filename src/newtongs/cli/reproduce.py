@@ -4,13 +4,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import ClassVar
 
-from rich.console import Console
-
 from ..errors import InputError
-from ..report import reproduce, specs
-from ..report.registry import chosen
-from ..report.terminal import kept_tables
-from ..state import checked_device
 from .apps import app
 from .console import check_folder, progress_bar
 
@@ -63,6 +57,8 @@ class Reproduce:
 
     def run(self) -> None:
         """Make the report, and say where it is."""
+        from ..report import reproduce, specs
+
         if self.list:
             for spec in specs().values():
                 print(f"{spec.name:16} {spec.paper}: {spec.title}")
@@ -75,14 +71,26 @@ class Reproduce:
                 first_frame=self.first_frame, device=self.device, progress=advance,
             )  # fmt: skip
         if self.show:
-            console = Console(width=max(WIDTH, Console().width))
-            for spec in chosen(self.only):
-                for table in kept_tables(self.out, spec.name):
-                    console.print(table)
+            self.print_tables()
         print(f"report: {page}")
+
+    def print_tables(self) -> None:
+        """What the report keeps, on the terminal."""
+        from rich.console import Console
+
+        from ..report.registry import chosen
+        from ..report.terminal import kept_tables
+
+        console = Console(width=max(WIDTH, Console().width))
+        for spec in chosen(self.only):
+            for table in kept_tables(self.out, spec.name):
+                console.print(table)
 
     def check(self) -> None:
         """Refuse what cannot work before any work."""
+        from ..report.registry import chosen
+        from ..state import checked_device
+
         chosen(self.only)
         check_folder(self.out)
         checked_device(self.device)

@@ -3,16 +3,14 @@
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, fields
-from typing import ClassVar, Literal
+from typing import TYPE_CHECKING, ClassVar, Literal
 
-from rich.progress import BarColumn, TextColumn, TimeRemainingColumn
-
-from ..state import checked_device
-from ..training import TrainConfig, train
-from ..training.checkpoint import Position
-from ..training.config import laptop
+from ..training.config import TrainConfig, laptop
 from .apps import app
 from .console import bars
+
+if TYPE_CHECKING:
+    from ..training.checkpoint import Position
 
 
 @app.command(name="train")
@@ -32,6 +30,9 @@ class Train(TrainConfig):
 
     def run(self) -> None:
         """Train, and say where the weights are."""
+        from ..state import checked_device
+        from ..training import train
+
         checked_device(self.device)
         names = [f.name for f in fields(TrainConfig)]
         config = TrainConfig(**{name: getattr(self, name) for name in names})
@@ -43,15 +44,17 @@ class Train(TrainConfig):
 
 
 @contextmanager
-def training_bar() -> Iterator[Callable[[Position, dict[str, float], TrainConfig], None]]:
+def training_bar() -> Iterator[Callable[["Position", dict[str, float], TrainConfig], None]]:
     """A bar over all updates of a run, with the loss and the time left."""
+    from rich.progress import BarColumn, TextColumn, TimeRemainingColumn
+
     with bars(
         TextColumn("epoch {task.fields[epoch]:>3}"), BarColumn(),
         TextColumn("{task.completed:.0f}/{task.total:.0f} updates  loss {task.fields[loss]:.4f}"),
         TimeRemainingColumn(),
     ) as draw:  # fmt: skip
 
-        def advance(at: Position, terms: dict[str, float], config: TrainConfig) -> None:
+        def advance(at: "Position", terms: dict[str, float], config: TrainConfig) -> None:
             total = config.epochs * config.updates_per_epoch
             done = (at.epoch - 1) * config.updates_per_epoch + at.update
             draw("", done, total, epoch=at.epoch, loss=terms["total"])

@@ -4,7 +4,6 @@ from pathlib import Path
 from typing import Any
 
 from ..errors import InputError
-from ..evaluation.common12 import clips_table, evaluate_folder, kept_clips, rows_table
 from .console import progress_bar, wide_console, write_json
 
 
@@ -14,6 +13,7 @@ def evaluate_videos(folder: Path, *, json: Path | None, per_clip: bool) -> None:
     With ``json`` every clip's scores are on disk as soon as they are known, and a second run takes
     those of unchanged files from there.
     """
+    from ..evaluation.common12 import evaluate_folder, kept_clips
 
     def save(report: dict[str, Any]) -> None:
         if json is not None:
@@ -31,6 +31,8 @@ def evaluate_videos(folder: Path, *, json: Path | None, per_clip: bool) -> None:
 
 def print_videos(report: dict[str, Any], *, per_clip: bool) -> None:
     """Rows by method, or by clip in a folder without layout."""
+    from ..evaluation.common12 import clips_table, rows_table
+
     flat = "mean" in report["rows"] or not any(r["method"] for r in report["clips"].values())
     if (per_clip or flat) and report["clips"]:
         wide_console().print(clips_table(report))

@@ -1,65 +1,20 @@
 """Gaussian-NND (Section 3.3): Newtonian terms plus two small networks, rolled out with contacts."""
 
-import math
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
 from itertools import pairwise
-from typing import Literal
 
 import torch
 from torch import Tensor, nn
 
-from ..errors import InputError, unknown_name
+from ..errors import InputError
 from ..state import DIM, State, as_tensor, project, replace
 from ..types import StateTensor, Times
 from . import floor
 from .analytic import Coefficients, correction, kinematics, rates
+from .config import NNDConfig
 from .rollout import rollout
 from .solvers import SOLVERS
-
-
-@dataclass(frozen=True)
-class NNDConfig:
-    """Everything that defines the model besides its weights. The defaults are the paper's."""
-
-    hidden: int = 256
-    """Width of the hidden layers of both networks."""
-    init: Literal["zero-last", "zero-all"] = "zero-last"
-    """Which layers start at zero: the output layers, or (the paper's ablation) every layer."""
-    solver: Literal["rk4", "euler"] = "rk4"
-    """Scheme of one substep."""
-    max_dt: float = 1 / 30
-    """Longest substep in seconds; a 24 Hz frame takes two."""
-    contact: bool = True
-    """Whether the floor exists."""
-    continuous_residual: bool = True
-    """Whether f_theta corrects the accelerations."""
-    contact_residual: bool = True
-    """Whether h_phi corrects the velocities after a hit."""
-    prior: bool = True
-    """Whether the analytic terms exist: gravity, damping, scale restoration, and the floor's
-    restitution, attenuation and lift. Without them (our ablation) the networks stand alone: f_theta
-    is the acceleration, h_phi the change of the velocities at a hit. Kinematics (p' = v, q' from w,
-    s' = u) define the state and stay; `contact` decides whether hits are looked for."""
-    bounded: bool = True
-    """Whether the networks' outputs pass through tanh, with amplitudes alpha and alpha_imp that
-    start at 0.01. Otherwise (our ablation) they count as they are, the amplitudes starting at 1:
-    networks that stand alone need it, since a bounded correction could never replace gravity."""
-
-    def __post_init__(self) -> None:
-        if self.solver not in SOLVERS:
-            raise unknown_name("solver", self.solver, SOLVERS)
-        if self.init not in ("zero-last", "zero-all"):
-            raise unknown_name("initialisation", self.init, ("zero-last", "zero-all"))
-        if not (self.max_dt > 0 and math.isfinite(self.max_dt)):
-            raise InputError(f"max_dt must be a positive number of seconds, got {self.max_dt}")
-        if self.hidden < 1:
-            raise InputError(f"hidden must be at least 1, got {self.hidden}")
-
-    @property
-    def whole(self) -> bool:
-        """Whether every parameter of the model counts."""
-        return self.prior and self.contact and self.continuous_residual and self.contact_residual
 
 
 def residual_network(hidden: int, layers: int, outputs: int, init: str) -> nn.Sequential:

@@ -14,7 +14,8 @@ from torch import Tensor
 from .. import __version__
 from ..errors import InputError, unknown_name
 from ..files import write_atomically
-from .gaussian_nnd import GaussianNND, NNDConfig
+from .config import NNDConfig
+from .gaussian_nnd import GaussianNND
 
 BRANCHES = {"continuous": "f_theta", "contact": "h_phi"}
 SWITCHES: dict[str, dict[str, Any]] = {"event": {"contact": False}, "euler": {"solver": "euler"}}

@@ -34,6 +34,7 @@ __all__ = [
     "load_animation",
     "parse_formats",
     "read_glb",
+    "require_formats",
     "save_animation",
     "write_glb",
     "write_html",
@@ -130,8 +131,9 @@ FORMATS = {
 
 
 def parse_formats(formats: str | Iterable[str]) -> list[str]:
-    """Names of formats, from a list or from ``"mp4,glb"``, each checked and once."""
-    names = formats.replace(",", " ").split() if isinstance(formats, str) else list(formats)
+    """Names of formats, from ``"mp4,glb"`` or a list of such words, each checked and once."""
+    words = [formats] if isinstance(formats, str) else list(formats)
+    names = [name for word in words for name in word.replace(",", " ").split() or [word]]
     names = [name.strip().lower().removeprefix(".") for name in names]
     for name in names:
         if name not in FORMATS:
@@ -139,6 +141,14 @@ def parse_formats(formats: str | Iterable[str]) -> list[str]:
     if not names:
         raise InputError(f"no format named; there are {', '.join(FORMATS)}")
     return list(dict.fromkeys(names))
+
+
+def require_formats(formats: str | Iterable[str]) -> list[str]:
+    """The names, where all that writes them is installed."""
+    names = parse_formats(formats)
+    for each in names:
+        _require(FORMATS[each], each)
+    return names
 
 
 def export(
@@ -179,9 +189,7 @@ def export(
     Returns:
         Path of what was written, by format.
     """
-    names, folder = parse_formats(formats), Path(folder)
-    for each in names:
-        _require(FORMATS[each], each)
+    names, folder = require_formats(formats), Path(folder)
     if backend not in BACKENDS:
         raise unknown_name("renderer", backend, BACKENDS)
     _check_name(name)

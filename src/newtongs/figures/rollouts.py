@@ -22,20 +22,12 @@ from ..scene.framing import fit_camera
 from ..state import State
 from ..templates import Template, template
 from ..types import StateTensor
+from .chosen import MAIN_MOTIONS, PANEL_MOTIONS
 from .gallery import enlarged, ewa_frames
 from .panels import FORMATS, Block, Drawn, Pixels, frame_index, page
 
 Progress = Callable[[str, int, int], None]
 
-# The paper shows 14 motions and does not name them. These stand for what its text says of them:
-# ballistic, bouncing, rolling, oscillating and orbiting motion, with contact and without.
-MAIN_MOTIONS = (
-    "free_fall", "throw_and_land", "vertical_launch", "tumbling_fall", "wind_drag_projectile",
-    "bouncing_on_plane", "damped_bouncing", "rolling_with_friction", "rolling_then_collision",
-    "sliding_then_stop", "pendulum_damped_oscillation", "spring_oscillation",
-    "circular_orbital_motion", "spiral_orbit_decay",
-)  # fmt: skip
-PANEL_MOTIONS = ("bouncing_on_plane", "vertical_launch", "throw_and_land")
 MAIN_TIMES = (0.0, 0.25, 0.5, 0.75, 1.0)
 PANEL_TIMES = (0.0, 0.2, 0.4, 0.6, 0.8, 1.0)
 OURS = "NewtonGS"

@@ -127,6 +127,13 @@ def _drawn(
             progress(done)
 
 
+def require_backend(backend: str) -> None:
+    """Refuse a renderer that is unknown, or that lacks its extra, before there is work for it."""
+    backend_for(backend, torch.device("cpu"))
+    if backend == "gsplat" and not torch.cuda.is_available():
+        raise InputError("the gsplat renderer needs a CUDA device, and there is none; use ewa")
+
+
 def backend_for(backend: str, device: torch.device) -> str:
     """The renderer that ``auto`` stands for on a device; any other name is checked and returned."""
     if backend not in BACKENDS:

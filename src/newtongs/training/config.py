@@ -4,7 +4,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Literal
 
-from ..dynamics import NNDConfig
+from ..dynamics.config import NNDConfig
 from ..errors import InputError
 
 

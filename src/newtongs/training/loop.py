@@ -23,7 +23,7 @@ from torch.optim.lr_scheduler import CosineAnnealingLR
 
 from ..datasets import state32
 from ..dynamics import GaussianNND
-from ..errors import InputError
+from ..errors import InputError, Interrupted
 from ..ranks import Ranks, ranks
 from .checkpoint import Position, RunFolder, resume_run, save_run, save_weights
 from .config import TrainConfig
@@ -33,10 +33,6 @@ from .update import Update, make_update
 EVALUATION_BATCH = {"cpu": 2048, "cuda": 65_534}
 
 Progress = Callable[[Position, dict[str, float], TrainConfig], None]
-
-
-class Interrupted(Exception):  # noqa: N818  (not an error: the run is saved and can go on)
-    """A signal asked the run to stop; everything up to the last update is on disk."""
 
 
 class DivergedError(InputError):
