@@ -50,6 +50,7 @@ def animate(
     goal: str | None = None,
     physics: Physics | None = None,
     show_floor: bool = True,
+    axes: str | None = None,
     progress: Told | None = None,
     **push: Unpack[PushFields],
 ) -> Animation:
@@ -74,6 +75,7 @@ def animate(
         goal: search the velocities that reach it: "land at X Z" or "displace DX DY DZ".
         physics: the dynamics; :data:`newtongs.pushes.PAPER` is the paper's to the letter.
         show_floor: draw what was only assumed or given: a floor, planes, boxes.
+        axes: where +x, +y and +z of the scene's file point, such as "RDF". Default: its format's.
         progress: called with (what, done, in all) during longer work.
         **push: fields of the single :class:`Push`.
 
@@ -89,7 +91,7 @@ def animate(
         _refuse_beside_paper(planes=planes, boxes=boxes, background=background)
     if loose and physics.contact == "paper":
         raise InputError("loose objects need contact 'world'; in the paper's engine nothing meets")
-    stage = pick(scene, pushes, up=up, height=floor, cameras=cameras, loose=loose)
+    stage = pick(scene, pushes, up=up, height=floor, cameras=cameras, loose=loose, axes=axes)
     if background is not None:
         stage = _into(stage, background, ground, height, at)
     stage = settle(stage, floor if background is None else None, rescale=not physics.literal)

@@ -11,6 +11,8 @@ format                        read  write  remarks
 ``.pt .npy .safetensors``     yes          LGM tensors ``(..., N, 14)``
 ============================  ====  =====  ========================================================
 
+Scenes come in the axes of captures, right-down-front; SPZ says right-up-back and is turned, unless
+its coordinate extension says otherwise. ``axes`` overrides both, for a writer that did not turn.
 Values are float32. Gaussians with NaN or infinite values are dropped with one warning; infinite
 logits (opacity 0 or 1) and a log scale of minus infinity (flat) are kept and made finite.
 """
@@ -24,11 +26,13 @@ from ...errors import InputError
 from ...files import existing_file, write_atomically
 from ..gaussians import SCALE_FLOOR, GaussianScene, color_to_sh, opacity_to_logit
 from . import lgm, packed, sog, splat_ply
+from .axes import OURS, to_ours
+from .axes import checked as checked_axes
 from .lgm import from_lgm, to_lgm
 from .ply import is_ply, read_header
 from .usable import usable
 
-__all__ = ["READABLE", "WRITABLE", "from_lgm", "load", "save", "to_lgm"]
+__all__ = ["READABLE", "WRITABLE", "axes_of", "from_lgm", "load", "save", "to_lgm"]
 
 READABLE = (".ply", ".compressed.ply", ".spz", ".sog", ".splat", ".pt", ".npy", ".safetensors")
 WRITABLE = (".ply", ".compressed.ply", ".spz", ".splat")
@@ -37,7 +41,13 @@ SPLAT_ROW = np.dtype(
 )
 
 
-def load(path: Path | str, *, activated: bool | None = None, frame: int = 0) -> GaussianScene:
+def load(
+    path: Path | str,
+    *,
+    activated: bool | None = None,
+    frame: int = 0,
+    axes: str | None = None,
+) -> GaussianScene:
     """The Gaussians of a file, whose format is told by its content and its ending.
 
     Args:
@@ -45,16 +55,31 @@ def load(path: Path | str, *, activated: bool | None = None, frame: int = 0) -> 
         activated: whether a .ply holds opacities, scales and colours themselves, as LGM writes
             with ``compatible=False``; None recognises such a file by its ranges and warns.
         frame: which of the frames of an LGM tensor ``(1, T, N, 14)``.
+        axes: where the file's +x, +y and +z point, such as "RDF" or "RUB", in place of what its
+            format says; see :mod:`newtongs.scene.io.axes`. The scene comes in captures' RDF.
     """
     path = existing_file(sog.entry(path), "a file of Gaussians")
+    axes = None if axes is None else checked_axes(axes)
     kind = _kind(path)
+    if kind == "spz":
+        return packed.read_spz(path, axes)
+    scene = _read(path, kind, activated, frame)
+    return scene if axes is None else to_ours(scene, axes)
+
+
+def axes_of(path: Path | str) -> str:
+    """The axes that :func:`load` takes a file to be stored in, such as "RDF"."""
+    path = existing_file(sog.entry(path), "a file of Gaussians")
+    return packed.spz_axes(path) if _kind(path) == "spz" else OURS
+
+
+def _read(path: Path, kind: str, activated: bool | None, frame: int) -> GaussianScene:
+    """The formats whose axes are ours."""
     if kind == "ply":
         header = read_header(path)
         if packed.is_compressed(header):
             return packed.read_ply(path, header)
         return splat_ply.read(path, header, activated=activated)
-    if kind == "spz":
-        return packed.read_spz(path)
     if kind == "sog":
         return sog.read(path)
     if kind == "splat":
