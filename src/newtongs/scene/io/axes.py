@@ -74,12 +74,15 @@ def _turned(scene: GaussianScene, M: Tensor) -> GaussianScene:
         means=scene.means[:, source] * sign,
         quats=torch.cat([w, v[:, source] * axial], 1),
         log_scales=scene.log_scales[:, source],
-        sh=_turned_colour(scene.sh, M),
+        sh=turned_colour(scene.sh, M),
     )
 
 
-def _turned_colour(sh: Tensor, M: Tensor) -> Tensor:
-    """Coefficients ``(N, K, 3)`` that show along ``M d`` what they showed along ``d``."""
+def turned_colour(sh: Tensor, M: Tensor) -> Tensor:
+    """Coefficients ``(N, K, 3)`` that show along ``M d`` what they showed along ``d``.
+
+    ``M (3, 3)`` is a rotation, or one that also mirrors.
+    """
     degree = SH_DEGREES[sh.shape[1]]
     if torch.equal(M, torch.diag(M.diagonal())):  # every basis function keeps or changes its sign
         d = torch.tensor(SOMEWHERE, dtype=torch.float64)

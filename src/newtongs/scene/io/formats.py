@@ -8,16 +8,20 @@ format                        read  write  remarks
 ``.spz``                      yes   yes    Niantic; needs ``newtongs[formats]``
 ``.sog``, SOG folder          yes          PlayCanvas, SuperSplat; needs ``newtongs[formats]``
 ``.splat``                    yes   yes    32 bytes a Gaussian, colour without direction
+``.glb``                      yes          glTF with ``KHR_gaussian_splatting``, at rest
 ``.pt .npy .safetensors``     yes          LGM tensors ``(..., N, 14)``
 ============================  ====  =====  ========================================================
 
 Scenes come in the axes of captures, right-down-front; SPZ says right-up-back and is turned, unless
-its coordinate extension says otherwise. ``axes`` overrides both, for a writer that did not turn.
+its coordinate extension says otherwise, and so is glTF's left-up-front. ``axes`` overrides these,
+for a writer that did not turn.
 Values are float32. Gaussians with NaN or infinite values are dropped with one warning; infinite
 logits (opacity 0 or 1) and a log scale of minus infinity (flat) are kept and made finite.
 """
 
+from collections.abc import Callable
 from pathlib import Path
+from typing import NamedTuple
 
 import numpy as np
 import torch
@@ -25,7 +29,7 @@ import torch
 from ...errors import InputError
 from ...files import existing_file, write_atomically
 from ..gaussians import SCALE_FLOOR, GaussianScene, color_to_sh, opacity_to_logit
-from . import lgm, packed, sog, splat_ply
+from . import glb, lgm, packed, sog, splat_ply
 from .axes import OURS, to_ours
 from .axes import checked as checked_axes
 from .lgm import from_lgm, to_lgm
@@ -34,8 +38,31 @@ from .usable import usable
 
 __all__ = ["READABLE", "WRITABLE", "axes_of", "from_lgm", "load", "save", "to_lgm"]
 
-READABLE = (".ply", ".compressed.ply", ".spz", ".sog", ".splat", ".pt", ".npy", ".safetensors")
+READABLE = (
+    ".ply",
+    ".compressed.ply",
+    ".spz",
+    ".sog",
+    ".splat",
+    ".glb",
+    ".pt",
+    ".npy",
+    ".safetensors",
+)
 WRITABLE = (".ply", ".compressed.ply", ".spz", ".splat")
+
+
+class _Turned(NamedTuple):
+    """A format with axes of its own."""
+
+    read: Callable[[Path, str | None], GaussianScene]
+    axes: Callable[[Path], str]
+
+
+TURNED = {
+    "spz": _Turned(packed.read_spz, packed.spz_axes),
+    "glb": _Turned(glb.read, glb.axes_of),
+}
 SPLAT_ROW = np.dtype(
     [("means", "<f4", 3), ("scales", "<f4", 3), ("rgba", "u1", 4), ("quats", "u1", 4)]
 )
@@ -61,8 +88,8 @@ def load(
     path = existing_file(sog.entry(path), "a file of Gaussians")
     axes = None if axes is None else checked_axes(axes)
     kind = _kind(path)
-    if kind == "spz":
-        return packed.read_spz(path, axes)
+    if kind in TURNED:
+        return TURNED[kind].read(path, axes)
     scene = _read(path, kind, activated, frame)
     return scene if axes is None else to_ours(scene, axes)
 
@@ -70,7 +97,8 @@ def load(
 def axes_of(path: Path | str) -> str:
     """The axes that :func:`load` takes a file to be stored in, such as "RDF"."""
     path = existing_file(sog.entry(path), "a file of Gaussians")
-    return packed.spz_axes(path) if _kind(path) == "spz" else OURS
+    kind = _kind(path)
+    return TURNED[kind].axes(path) if kind in TURNED else OURS
 
 
 def _read(path: Path, kind: str, activated: bool | None, frame: int) -> GaussianScene:
@@ -120,6 +148,8 @@ def _kind(path: Path) -> str:
         return "splat"
     if head[:2] == packed.GZIP or head[:4] == packed.NGSP:
         return "spz"
+    if head[:4] == glb.MAGIC:
+        return "glb"
     if sog.is_sog(path, head):
         return "sog"
     if head[:6] == b"\x93NUMPY":

@@ -83,20 +83,29 @@ def read_ply(path: Path, header: Header) -> GaussianScene:
 def spz_axes(path: Path) -> str:
     """The axes an .spz file is stored in, by its extension or by the format."""
     with foreign(path, "an .spz file"):
-        return _named_axes(path, _checked_spz(path).extensions)
+        return _named_axes(path, _checked_spz(path, path.read_bytes()).extensions)
 
 
 def read_spz(path: Path, axes: str | None = None) -> GaussianScene:
     """An .spz file, in our axes; ``axes`` overrides what it says of its own."""
-    with foreign(path, "an .spz file"), tempfile.TemporaryDirectory() as folder:
-        safe = Path(folder) / "checked.spz"
-        checked = _checked_spz(path)
+    with foreign(path, "an .spz file"):
+        checked = _checked_spz(path, path.read_bytes())
         axes = axes or _named_axes(path, checked.extensions)
-        if checked.gaussians == 0:
-            return usable(path, **_empty())
+        return to_ours(_unpacked(path, checked), axes)
+
+
+def unpacked_spz(path: Path, raw: bytes) -> GaussianScene:
+    """What an .spz within another file holds, in the axes it is stored in."""
+    return _unpacked(path, _checked_spz(path, raw))
+
+
+def _unpacked(path: Path, checked: "_Spz") -> GaussianScene:
+    if checked.gaussians == 0:
+        return usable(path, **_empty())
+    with tempfile.TemporaryDirectory() as folder:
+        safe = Path(folder) / "checked.spz"
         safe.write_bytes(checked.content)
-        data = gsply().read_spz(safe)
-    return to_ours(_scene(path, data), axes)
+        return _scene(path, gsply().read_spz(safe))
 
 
 def _named_axes(path: Path, records: bytes) -> str:
@@ -212,9 +221,8 @@ def _sh_values(path: Path, degree: int) -> int:
     return SH_VALUES[degree]
 
 
-def _checked_spz(path: Path) -> _Spz:
-    """The file's content, of a size that its header and the file's own size allow."""
-    raw = path.read_bytes()
+def _checked_spz(path: Path, raw: bytes) -> _Spz:
+    """A file's content, of a size that its header and its own size allow."""
     return _checked_gzip(path, raw) if raw[:2] == GZIP else _checked_4(path, raw)
 
 
