@@ -123,8 +123,9 @@ def kind_of(path: Path) -> Callable[[Path], None] | None:
 
 
 def is_sog(path: Path) -> bool:
-    """Whether it is an unpacked .sog: a folder with a meta.json, or that file."""
-    return (path / "meta.json").is_file() or path.name == "meta.json"
+    """Whether it is an unpacked or a streamed .sog: a folder with its description, or that."""
+    names = ("meta.json", "lod-meta.json")
+    return path.name in names or any((path / name).is_file() for name in names)
 
 
 def describe_state32(path: Path) -> None:

@@ -115,7 +115,11 @@ def _arrays(animation: Animation) -> Arrays:
 def _scene_entry(scene: GaussianScene, path: Path, source: Path | str | None) -> dict[str, Any]:
     """Where the Gaussians lie; they are written now if they lie nowhere yet."""
     # A .sog's folder or meta.json is more than one file, of which none vouches for the others.
-    whole = source is not None and Path(source).is_file() and Path(source).name != "meta.json"
+    whole = (
+        source is not None
+        and Path(source).is_file()
+        and not Path(source).name.endswith("meta.json")
+    )
     if source is not None and whole and _same(load(source), scene):
         where = Path(source)
     else:

@@ -6,8 +6,10 @@ format                        read  write  remarks
 ``.ply`` (INRIA, LGM, 2DGS)   yes   yes    exact: what was written reads back bit for bit
 ``.compressed.ply``           yes   yes    PlayCanvas, SuperSplat; needs ``newtongs[formats]``
 ``.spz``                      yes   yes    Niantic; needs ``newtongs[formats]``
-``.sog``, SOG folder          yes          PlayCanvas, SuperSplat; needs ``newtongs[formats]``
+``.sog``, SOG folder          yes   .sog   PlayCanvas, SuperSplat; needs ``newtongs[formats]``
 ``.splat``                    yes   yes    32 bytes a Gaussian, colour without direction
+``.ksplat``                   yes          mkkellogg's viewer, all three levels of compression
+``lod-meta.json``             yes          streamed SOG: one level of detail
 ``.glb``                      yes          glTF with ``KHR_gaussian_splatting``, at rest
 ``.pt .npy .safetensors``     yes          LGM tensors ``(..., N, 14)``
 ============================  ====  =====  ========================================================
@@ -29,7 +31,7 @@ import torch
 from ...errors import InputError
 from ...files import existing_file, write_atomically
 from ..gaussians import SCALE_FLOOR, GaussianScene, color_to_sh, opacity_to_logit
-from . import glb, lgm, packed, sog, splat_ply
+from . import glb, ksplat, lgm, lod, packed, sog, sog_writer, splat_ply
 from .axes import OURS, to_ours
 from .axes import checked as checked_axes
 from .lgm import from_lgm, to_lgm
@@ -49,7 +51,7 @@ READABLE = (
     ".npy",
     ".safetensors",
 )
-WRITABLE = (".ply", ".compressed.ply", ".spz", ".splat")
+WRITABLE = (".ply", ".compressed.ply", ".spz", ".sog", ".splat")
 
 
 class _Turned(NamedTuple):
@@ -74,6 +76,7 @@ def load(
     activated: bool | None = None,
     frame: int = 0,
     axes: str | None = None,
+    level: int | None = None,
 ) -> GaussianScene:
     """The Gaussians of a file, whose format is told by its content and its ending.
 
@@ -84,13 +87,15 @@ def load(
         frame: which of the frames of an LGM tensor ``(1, T, N, 14)``.
         axes: where the file's +x, +y and +z point, such as "RDF" or "RUB", in place of what its
             format says; see :mod:`newtongs.scene.io.axes`. The scene comes in captures' RDF.
+        level: of detail, of a streamed SOG; 0 is the finest. Default: the finest of at most 4
+            million Gaussians.
     """
     path = existing_file(sog.entry(path), "a file of Gaussians")
     axes = None if axes is None else checked_axes(axes)
     kind = _kind(path)
     if kind in TURNED:
         return TURNED[kind].read(path, axes)
-    scene = _read(path, kind, activated, frame)
+    scene = _read(path, kind, activated, frame, level)
     return scene if axes is None else to_ours(scene, axes)
 
 
@@ -101,7 +106,9 @@ def axes_of(path: Path | str) -> str:
     return TURNED[kind].axes(path) if kind in TURNED else OURS
 
 
-def _read(path: Path, kind: str, activated: bool | None, frame: int) -> GaussianScene:
+def _read(
+    path: Path, kind: str, activated: bool | None, frame: int, level: int | None
+) -> GaussianScene:
     """The formats whose axes are ours."""
     if kind == "ply":
         header = read_header(path)
@@ -110,6 +117,10 @@ def _read(path: Path, kind: str, activated: bool | None, frame: int) -> Gaussian
         return splat_ply.read(path, header, activated=activated)
     if kind == "sog":
         return sog.read(path)
+    if kind == "lod":
+        return lod.read(path, level)
+    if kind == "ksplat":
+        return ksplat.read(path)
     if kind == "splat":
         return _read_splat(path)
     return lgm.read(path, kind, frame=frame)
@@ -119,7 +130,7 @@ def save(scene: GaussianScene, path: Path | str) -> None:
     """Write a scene in the format of the path's ending; the file appears whole or not at all.
 
     Only ``.ply`` keeps everything. The other formats round, and forget object ids; ``.splat``
-    also forgets the view-dependent part of the colour.
+    also forgets the view-dependent part of the colour, and ``.sog`` the order.
     """
     path = Path(path)
     name = path.name.lower()
@@ -129,6 +140,8 @@ def save(scene: GaussianScene, path: Path | str) -> None:
         splat_ply.write(scene, path)
     elif name.endswith(".spz"):
         packed.write_spz(scene, path)
+    elif name.endswith(".sog"):
+        sog_writer.write(scene, path)
     elif name.endswith(".splat"):
         _write_splat(scene, path)
     else:
@@ -144,12 +157,14 @@ def _kind(path: Path) -> str:
         raise InputError(f"{path} is empty")
     if is_ply(head):
         return "ply"
-    if ending == ".splat":  # begins with a number, which may look like anything
-        return "splat"
+    if ending in (".splat", ksplat.ENDING):  # begin with numbers, which may look like anything
+        return ending[1:]
     if head[:2] == packed.GZIP or head[:4] == packed.NGSP:
         return "spz"
     if head[:4] == glb.MAGIC:
         return "glb"
+    if path.name.lower() == lod.NAME:
+        return "lod"
     if sog.is_sog(path, head):
         return "sog"
     if head[:6] == b"\x93NUMPY":
