@@ -343,7 +343,8 @@ def test_content_counts_before_the_ending(tmp_path):
     [
         ("a.ply", b"", "is empty"),
         ("a.ply", b"solid cube", "is no .ply file"),
-        ("a.glb", b"glTF\x02\x00", "readable: .ply"),
+        ("a.glb", b"glTF\x02\x00", "no binary glTF 2.0"),
+        ("a.obj", b"v 0 0 0\n", "readable: .ply"),
         ("a.spz", b"nothing", "is no .spz file"),
         ("a.ply", b"ply\nformat binary_middle_endian 1.0\n", "line 2 of the PLY header"),
         ("a.ply", b"ply\nformat ascii 1.0\nelement vertex -1\n", "line 3"),

@@ -33,6 +33,18 @@ def plain(order):
     return lambda path: path.write_bytes(ply(("vertex", inria(random_scene(30, 1))), order=order))
 
 
+def glb_file(path):
+    from test_formats_glb import Document
+
+    Document(random_scene(30, 1), {"scale": [1.0, 2.0, 1.0]}).write(path)
+
+
+def ksplat_file(path):
+    from test_formats_ksplat import ksplat
+
+    path.write_bytes(ksplat(random_scene(300, 1), level=1))
+
+
 def camera_json(path):
     pose = np.eye(4).tolist()
     frames = [{"file_path": f"{i}.png", "transform_matrix": pose, "k1": 0.0} for i in range(3)]
@@ -54,6 +66,8 @@ KINDS = {
     "scene.compressed.ply": lambda path: save(random_scene(300, 1), path),
     "scene.spz": lambda path: save(random_scene(300, 1), path),
     "scene.splat": lambda path: save(random_scene(30, 0), path),
+    "scene.glb": glb_file,
+    "scene.ksplat": ksplat_file,
     "scene.npy": lambda path: save_tensor(path, lgm_tensor(2, 30)),
     "scene.pt": lambda path: save_tensor(path, lgm_tensor(2, 30)),
     "scene.safetensors": lambda path: save_tensor(path, lgm_tensor(2, 30)),

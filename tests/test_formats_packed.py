@@ -87,7 +87,7 @@ def test_spz_bytes(written):
     body = positions + bytes([204]) + bytes([255, 0, 128]) + bytes([160, 144, 176])
     body += bytes([255, 128, 128])  # x = 1: half a turn
     scene = load(written(spz(n=1, body=body), "a.spz"))
-    assert scene.means.tolist() == [[1, -2, 0.5]]
+    assert scene.means.tolist() == [[1, 2, -0.5]]  # stored right, up, back
     assert scene.log_scales.tolist() == [[0, -1, 1]]
     assert abs(scene.opacities[0] - 0.8) < 1e-5
     assert scene.quats[0, 1] > 0.9999

@@ -513,7 +513,7 @@ def test_folders_that_are_none(tmp_path, degree_2):
     os.unlink(path / "meta.json")
     refused(path, "is a folder; give a file of Gaussians")
     (path / "lod-meta.json").write_text("{}")
-    refused(path, "describes a streamed SOG")
+    refused(path, "is no streamed SOG")
 
 
 @pytest.mark.filterwarnings("ignore")

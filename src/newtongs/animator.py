@@ -51,6 +51,7 @@ def animate(
     goal: str | None = None,
     physics: Physics | None = None,
     show_floor: bool = True,
+    axes: str | None = None,
     progress: Told | None = None,
     **push: Unpack[PushFields],
 ) -> Animation:
@@ -77,6 +78,7 @@ def animate(
         goal: search the velocities that reach it: "land at X Z" or "displace DX DY DZ".
         physics: the dynamics; :data:`newtongs.pushes.PAPER` is the paper's to the letter.
         show_floor: draw what was only assumed or given: a floor, planes, boxes.
+        axes: where +x, +y and +z of the scene's file point, such as "RDF". Default: its format's.
         progress: called with (what, done, in all) during longer work.
         **push: fields of the single :class:`Push`.
 
@@ -93,7 +95,7 @@ def animate(
     if loose and physics.contact == "paper":
         raise InputError("loose objects need contact 'world'; in the paper's engine nothing meets")
     stage = pick(
-        scene, pushes, up=up, height=floor, cameras=cameras, loose=loose,
+        scene, pushes, up=up, height=floor, cameras=cameras, loose=loose, axes=axes,
         whole=not (keep_ghosts or physics.literal),
     )  # fmt: skip
     if background is not None:

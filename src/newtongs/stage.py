@@ -83,15 +83,17 @@ class Stage:
 # --- which Gaussians ------------------------------------------------------------------------------
 
 
-def opened(scene: GaussianScene | Path | str) -> Opened:
-    """A scene as it is, of a file, or one of ours by name."""
+def opened(scene: GaussianScene | Path | str, axes: str | None = None) -> Opened:
+    """A scene as it is, of a file, or one of ours by name; ``axes`` are those of a file."""
+    if axes is not None and (isinstance(scene, GaussianScene) or str(scene) in SCENES):
+        raise InputError("axes say how a file is stored; leave them out for a scene of our own")
     if isinstance(scene, GaussianScene):
         return Opened(scene, None, False)
     if str(scene) in SCENES:
         return Opened(named_scene(str(scene)).scene(), str(scene), True)
     if not Path(scene).exists() and not Path(scene).suffix:
         raise unknown_name("scene", str(scene), SCENES)
-    return Opened(load(scene), str(scene), False)
+    return Opened(load(scene, axes=axes), str(scene), False)
 
 
 def floor_of(
@@ -113,6 +115,7 @@ def pick(
     cameras: Sequence[Camera] | None = None,
     loose: bool = False,
     whole: bool = True,
+    axes: str | None = None,
 ) -> Stage:
     """Find the floor, mark the objects 0, 1, ... and take ghosts away.
 
@@ -120,7 +123,7 @@ def pick(
     """
     if height is not None and not math.isfinite(height):
         raise InputError(f"floor: expected a height in scene units, got {height}")
-    place = opened(scene)
+    place = opened(scene, axes)
     given, source, ours = place
     given = given.to("cpu").replace(means=given.means.float().cpu())
     floor = floor_of(place, up, height)

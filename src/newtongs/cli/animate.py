@@ -189,6 +189,9 @@ class Animate(Picture):
     """Up direction of the scene x y z. Default: estimated."""
     floor: float | None = None
     """Height of the floor along up, in scene units. Default: estimated."""
+    axes: str | None = None
+    """Where +x, +y, +z of the file point, if not where its format says: RDF (right, down, front)
+    for an .spz that holds a .ply's axes, RUB, LUF, RBU, ..."""
     background: str | None = None
     """Set the object into another scene: a splat file, or the name of one of ours."""
     ground: tuple[float, ...] | None = None
@@ -266,6 +269,7 @@ class Animate(Picture):
                 goal=self.goal,
                 physics=self.physics(),
                 show_floor=not self.hide_floor,
+                axes=self.axes,
                 progress=advance,
             )
 

@@ -41,6 +41,9 @@ class MakeCollider:
     scene's longest side; with --select 1/32 of the object's, as in newtongs animate."""
     up: tuple[float, ...] | None = None
     """Up direction of the scene x y z. Default: estimated."""
+    axes: str | None = None
+    """Where +x, +y, +z of the file point, if not where its format says: RDF (right, down, front)
+    for an .spz that holds a .ply's axes, RUB, LUF, RBU, ..."""
 
     def run(self) -> None:
         """Check, build and write."""
@@ -63,7 +66,7 @@ class MakeCollider:
         from ..stage import pick
 
         pushes = [Push(select=word, velocity=(0.0, 0.0, 0.0)) for word in self.select]
-        stage = pick(self.scene, pushes, up=self.up)
+        stage = pick(self.scene, pushes, up=self.up, axes=self.axes)
         stage, solid = self.around_objects(stage, pushes) if pushes else self.whole(stage)
         if not len(solid.boxes):
             raise InputError("nothing solid was found: all Gaussians are faint or very wide")

@@ -38,6 +38,9 @@ class Inspect:
     """The file or folder, or the name of one of our own scenes (sunny_park, ...)."""
     up: tuple[float, ...] | None = None
     """Up direction of the scene x y z. Default: estimated."""
+    axes: str | None = None
+    """Where +x, +y, +z of the file point, if not where its format says: RDF (right, down, front)
+    for an .spz that holds a .ply's axes, RUB, LUF, RBU, ..."""
     thumbnail: Path | None = None
     """Also write the picture to this .png."""
     plain: bool = False
@@ -60,7 +63,7 @@ class Inspect:
         if kind is not None:
             kind(self.file)
         else:
-            self.describe(opened(self.file))
+            self.describe(opened(self.file, self.axes))
 
     def describe(self, place: "Opened") -> None:
         """A scene in words and one picture."""
@@ -77,6 +80,8 @@ class Inspect:
         low, high = scene.bounds()
         print(f"{len(scene):,} Gaussians, colour of SH degree {scene.sh_degree}")
         print(f"bounds {numbers(low)} to {numbers(high)}")
+        if not place.ours:
+            self.tell_axes()
         faint = (scene.opacities < VISIBLE).float().mean().item()
         sizes = scene.scales.amax(-1).quantile(torch.tensor([0.05, 0.5, 0.95]))
         print(f"largest radius of a Gaussian: {numbers(sizes)} (5, 50, 95 %); {faint:.0%} faint")
@@ -101,6 +106,20 @@ class Inspect:
             write_png(self.thumbnail, picture)
             print(f"picture written to {self.thumbnail}")
 
+    def tell_axes(self) -> None:
+        """That the file was turned, and how to have it otherwise."""
+        from ..scene.io.axes import OURS
+        from ..scene.io.formats import axes_of
+
+        stored = self.axes or axes_of(self.file)
+        if stored.upper() != OURS:
+            why = (
+                "as given"
+                if self.axes
+                else f"as its format says; --axes {OURS} if it stands on its head"
+            )
+            print(f"axes: {stored.upper()} in the file, turned to {OURS}; {why}")
+
 
 def kind_of(path: Path) -> Callable[[Path], None] | None:
     """What describes this file; None for a scene."""
@@ -118,8 +137,9 @@ def kind_of(path: Path) -> Callable[[Path], None] | None:
 
 
 def is_sog(path: Path) -> bool:
-    """Whether it is an unpacked .sog: a folder with a meta.json, or that file."""
-    return (path / "meta.json").is_file() or path.name == "meta.json"
+    """Whether it is an unpacked or a streamed .sog: a folder with its description, or that."""
+    names = ("meta.json", "lod-meta.json")
+    return path.name in names or any((path / name).is_file() for name in names)
 
 
 def describe_state32(path: Path) -> None:

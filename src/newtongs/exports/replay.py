@@ -27,7 +27,8 @@ from ..errors import InputError
 from ..files import foreign, write_atomically
 from ..scene.animation import About, Animation
 from ..scene.gaussians import GaussianScene
-from ..scene.io.formats import load, save
+from ..scene.io.axes import OURS
+from ..scene.io.formats import axes_of, load, save
 from ..scene.transform import Form
 from ..scene.world_frame import WorldFrame
 from ..state import LAYOUT, State
@@ -114,14 +115,18 @@ def _arrays(animation: Animation) -> Arrays:
 def _scene_entry(scene: GaussianScene, path: Path, source: Path | str | None) -> dict[str, Any]:
     """Where the Gaussians lie; they are written now if they lie nowhere yet."""
     # A .sog's folder or meta.json is more than one file, of which none vouches for the others.
-    whole = source is not None and Path(source).is_file() and Path(source).name != "meta.json"
+    whole = (
+        source is not None
+        and Path(source).is_file()
+        and not Path(source).name.endswith("meta.json")
+    )
     if source is not None and whole and _same(load(source), scene):
         where = Path(source)
     else:
         # Not NAME.ply: that may be the very capture the animation was made of.
         where = path.with_name(f"{path.stem}_scene.ply")
         save(scene, where)
-    return _entry(where, path) | {"gaussians": len(scene)}
+    return _entry(where, path) | {"gaussians": len(scene), "axes": axes_of(where)}
 
 
 def _same(a: GaussianScene, b: GaussianScene) -> bool:
@@ -156,7 +161,9 @@ def load_animation(path: Path | str) -> Animation:
     tree = _read_tree(path)
     try:
         arrays = _read_arrays(_checked_file(path, tree["numbers"]))
-        scene = load(_checked_file(path, tree["scene"]))
+        # Animations from before axes were named were made of files as they are stored.
+        axes = tree["scene"].get("axes", OURS)
+        scene = load(_checked_file(path, tree["scene"]), axes=axes)
         return _animation(tree, arrays, scene)
     except InputError:
         raise

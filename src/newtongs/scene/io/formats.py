@@ -6,16 +6,24 @@ format                        read  write  remarks
 ``.ply`` (INRIA, LGM, 2DGS)   yes   yes    exact: what was written reads back bit for bit
 ``.compressed.ply``           yes   yes    PlayCanvas, SuperSplat; needs ``newtongs[formats]``
 ``.spz``                      yes   yes    Niantic; needs ``newtongs[formats]``
-``.sog``, SOG folder          yes          PlayCanvas, SuperSplat; needs ``newtongs[formats]``
+``.sog``, SOG folder          yes   .sog   PlayCanvas, SuperSplat; needs ``newtongs[formats]``
 ``.splat``                    yes   yes    32 bytes a Gaussian, colour without direction
+``.ksplat``                   yes          mkkellogg's viewer, all three levels of compression
+``lod-meta.json``             yes          streamed SOG: one level of detail
+``.glb``                      yes          glTF with ``KHR_gaussian_splatting``, at rest
 ``.pt .npy .safetensors``     yes          LGM tensors ``(..., N, 14)``
 ============================  ====  =====  ========================================================
 
+Scenes come in the axes of captures, right-down-front; SPZ says right-up-back and is turned, unless
+its coordinate extension says otherwise, and so is glTF's left-up-front. ``axes`` overrides these,
+for a writer that did not turn.
 Values are float32. Gaussians with NaN or infinite values are dropped with one warning; infinite
 logits (opacity 0 or 1) and a log scale of minus infinity (flat) are kept and made finite.
 """
 
+from collections.abc import Callable
 from pathlib import Path
+from typing import NamedTuple
 
 import numpy as np
 import torch
@@ -23,21 +31,53 @@ import torch
 from ...errors import InputError
 from ...files import existing_file, write_atomically
 from ..gaussians import SCALE_FLOOR, GaussianScene, color_to_sh, opacity_to_logit
-from . import lgm, packed, sog, splat_ply
+from . import glb, ksplat, lgm, lod, packed, sog, sog_writer, splat_ply
+from .axes import OURS, to_ours
+from .axes import checked as checked_axes
 from .lgm import from_lgm, to_lgm
 from .ply import is_ply, read_header
 from .usable import usable
 
-__all__ = ["READABLE", "WRITABLE", "from_lgm", "load", "save", "to_lgm"]
+__all__ = ["READABLE", "WRITABLE", "axes_of", "from_lgm", "load", "save", "to_lgm"]
 
-READABLE = (".ply", ".compressed.ply", ".spz", ".sog", ".splat", ".pt", ".npy", ".safetensors")
-WRITABLE = (".ply", ".compressed.ply", ".spz", ".splat")
+READABLE = (
+    ".ply",
+    ".compressed.ply",
+    ".spz",
+    ".sog",
+    ".splat",
+    ".glb",
+    ".pt",
+    ".npy",
+    ".safetensors",
+)
+WRITABLE = (".ply", ".compressed.ply", ".spz", ".sog", ".splat")
+
+
+class _Turned(NamedTuple):
+    """A format with axes of its own."""
+
+    read: Callable[[Path, str | None], GaussianScene]
+    axes: Callable[[Path], str]
+
+
+TURNED = {
+    "spz": _Turned(packed.read_spz, packed.spz_axes),
+    "glb": _Turned(glb.read, glb.axes_of),
+}
 SPLAT_ROW = np.dtype(
     [("means", "<f4", 3), ("scales", "<f4", 3), ("rgba", "u1", 4), ("quats", "u1", 4)]
 )
 
 
-def load(path: Path | str, *, activated: bool | None = None, frame: int = 0) -> GaussianScene:
+def load(
+    path: Path | str,
+    *,
+    activated: bool | None = None,
+    frame: int = 0,
+    axes: str | None = None,
+    level: int | None = None,
+) -> GaussianScene:
     """The Gaussians of a file, whose format is told by its content and its ending.
 
     Args:
@@ -45,18 +85,42 @@ def load(path: Path | str, *, activated: bool | None = None, frame: int = 0) -> 
         activated: whether a .ply holds opacities, scales and colours themselves, as LGM writes
             with ``compatible=False``; None recognises such a file by its ranges and warns.
         frame: which of the frames of an LGM tensor ``(1, T, N, 14)``.
+        axes: where the file's +x, +y and +z point, such as "RDF" or "RUB", in place of what its
+            format says; see :mod:`newtongs.scene.io.axes`. The scene comes in captures' RDF.
+        level: of detail, of a streamed SOG; 0 is the finest. Default: the finest of at most 4
+            million Gaussians.
     """
     path = existing_file(sog.entry(path), "a file of Gaussians")
+    axes = None if axes is None else checked_axes(axes)
     kind = _kind(path)
+    if kind in TURNED:
+        return TURNED[kind].read(path, axes)
+    scene = _read(path, kind, activated, frame, level)
+    return scene if axes is None else to_ours(scene, axes)
+
+
+def axes_of(path: Path | str) -> str:
+    """The axes that :func:`load` takes a file to be stored in, such as "RDF"."""
+    path = existing_file(sog.entry(path), "a file of Gaussians")
+    kind = _kind(path)
+    return TURNED[kind].axes(path) if kind in TURNED else OURS
+
+
+def _read(
+    path: Path, kind: str, activated: bool | None, frame: int, level: int | None
+) -> GaussianScene:
+    """The formats whose axes are ours."""
     if kind == "ply":
         header = read_header(path)
         if packed.is_compressed(header):
             return packed.read_ply(path, header)
         return splat_ply.read(path, header, activated=activated)
-    if kind == "spz":
-        return packed.read_spz(path)
     if kind == "sog":
         return sog.read(path)
+    if kind == "lod":
+        return lod.read(path, level)
+    if kind == "ksplat":
+        return ksplat.read(path)
     if kind == "splat":
         return _read_splat(path)
     return lgm.read(path, kind, frame=frame)
@@ -66,7 +130,7 @@ def save(scene: GaussianScene, path: Path | str) -> None:
     """Write a scene in the format of the path's ending; the file appears whole or not at all.
 
     Only ``.ply`` keeps everything. The other formats round, and forget object ids; ``.splat``
-    also forgets the view-dependent part of the colour.
+    also forgets the view-dependent part of the colour, and ``.sog`` the order.
     """
     path = Path(path)
     name = path.name.lower()
@@ -76,6 +140,8 @@ def save(scene: GaussianScene, path: Path | str) -> None:
         splat_ply.write(scene, path)
     elif name.endswith(".spz"):
         packed.write_spz(scene, path)
+    elif name.endswith(".sog"):
+        sog_writer.write(scene, path)
     elif name.endswith(".splat"):
         _write_splat(scene, path)
     else:
@@ -91,10 +157,14 @@ def _kind(path: Path) -> str:
         raise InputError(f"{path} is empty")
     if is_ply(head):
         return "ply"
-    if ending == ".splat":  # begins with a number, which may look like anything
-        return "splat"
+    if ending in (".splat", ksplat.ENDING):  # begin with numbers, which may look like anything
+        return ending[1:]
     if head[:2] == packed.GZIP or head[:4] == packed.NGSP:
         return "spz"
+    if head[:4] == glb.MAGIC:
+        return "glb"
+    if path.name.lower() == lod.NAME:
+        return "lod"
     if sog.is_sog(path, head):
         return "sog"
     if head[:6] == b"\x93NUMPY":

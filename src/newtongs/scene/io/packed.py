@@ -18,6 +18,7 @@ import torch
 from ...errors import InputError
 from ...files import foreign, write_atomically
 from ..gaussians import GaussianScene
+from .axes import from_ours, to_ours
 from .ply import Header, read_columns
 from .usable import usable
 
@@ -39,6 +40,15 @@ STREAM = struct.Struct("<QQ")  # compressed and unfolded bytes of one part of ve
 SPZ_REACH = 2048  # coordinates are stored in 24 bits, of which 12 stand behind the point
 SMALL = 64 << 20  # bytes that may always unfold from a file
 RATIO = 100  # beyond that, as many times the file; captures reach about 10
+SPZ_AXES = "RUB"  # as the format says
+HAS_EXTENSIONS = 2  # bit of the flags
+EXTENSION = struct.Struct("<II")  # kind and bytes of a record, which follow
+EXTENSION_BYTES = 1 << 16  # that are looked through
+COORDINATES = 0xADBE0003  # the record that names the axes by their place in this list
+AXES_BY_CODE = (
+    SPZ_AXES, "LDB", "RDB", "LUB", "RUB", "LDF", "RDF", "LUF", "RUF",
+    "LFD", "RFD", "LFU", "RFU", "LBD", "RBD", "LBU", "RBU",
+)  # fmt: skip
 
 
 def gsply() -> Any:
@@ -70,17 +80,54 @@ def read_ply(path: Path, header: Header) -> GaussianScene:
     return _scene(path, data)
 
 
-def read_spz(path: Path) -> GaussianScene:
-    """An .spz file; its axes are kept as they are stored."""
-    raw = path.read_bytes()
-    with foreign(path, "an .spz file"), tempfile.TemporaryDirectory() as folder:
+def spz_axes(path: Path) -> str:
+    """The axes an .spz file is stored in, by its extension or by the format."""
+    with foreign(path, "an .spz file"):
+        return _named_axes(path, _checked_spz(path, path.read_bytes()).extensions)
+
+
+def read_spz(path: Path, axes: str | None = None) -> GaussianScene:
+    """An .spz file, in our axes; ``axes`` overrides what it says of its own."""
+    with foreign(path, "an .spz file"):
+        checked = _checked_spz(path, path.read_bytes())
+        axes = axes or _named_axes(path, checked.extensions)
+        return to_ours(_unpacked(path, checked), axes)
+
+
+def unpacked_spz(path: Path, raw: bytes) -> GaussianScene:
+    """What an .spz within another file holds, in the axes it is stored in."""
+    return _unpacked(path, _checked_spz(path, raw))
+
+
+def _unpacked(path: Path, checked: "_Spz") -> GaussianScene:
+    if checked.gaussians == 0:
+        return usable(path, **_empty())
+    with tempfile.TemporaryDirectory() as folder:
         safe = Path(folder) / "checked.spz"
-        checked = _checked_gzip(path, raw) if raw[:2] == GZIP else _checked_4(path, raw)
-        if checked.gaussians == 0:
-            return usable(path, **_empty())
         safe.write_bytes(checked.content)
-        data = gsply().read_spz(safe)
-    return _scene(path, data)
+        return _scene(path, gsply().read_spz(safe))
+
+
+def _named_axes(path: Path, records: bytes) -> str:
+    """What the coordinate extension says, or else the format."""
+    at = 0
+    while at < len(records):
+        if at + EXTENSION.size > len(records):
+            raise InputError(f"{path}: an extension is cut off; it is damaged")
+        kind, size = EXTENSION.unpack_from(records, at)
+        payload = records[at + EXTENSION.size : at + EXTENSION.size + size]
+        at += EXTENSION.size + size
+        if kind == COORDINATES:
+            code = int.from_bytes(payload[:4], "little") if size == len(payload) == 4 else None
+            if code is None:
+                raise InputError(f"{path}: its coordinate extension is cut off; it is damaged")
+            if code >= len(AXES_BY_CODE):
+                raise InputError(
+                    f"{path}: axes {code} of its coordinate extension are not known, 0 to 16 are; "
+                    "name them with --axes, such as RUB"
+                )
+            return AXES_BY_CODE[code]
+    return SPZ_AXES
 
 
 def write_ply(scene: GaussianScene, path: Path) -> None:
@@ -91,8 +138,8 @@ def write_ply(scene: GaussianScene, path: Path) -> None:
 
 
 def write_spz(scene: GaussianScene, path: Path) -> None:
-    """An .spz file of version 3; object ids are not kept."""
-    fields = _gsply_fields(scene, path)
+    """An .spz file of version 3, in the axes that the format asks for; object ids are not kept."""
+    fields = _gsply_fields(from_ours(scene, SPZ_AXES), path)
     farthest = float(scene.means.abs().amax())
     if farthest >= SPZ_REACH:
         raise InputError(
@@ -156,6 +203,8 @@ def _canonical_header(chunks: int, n: int, rest: int) -> bytes:
 class _Spz(NamedTuple):
     gaussians: int
     content: bytes
+    extensions: bytes
+    """Records, as far as they are looked at."""
 
 
 def _check_spz_size(path: Path, size: int, unfolded: int) -> None:
@@ -172,13 +221,18 @@ def _sh_values(path: Path, degree: int) -> int:
     return SH_VALUES[degree]
 
 
+def _checked_spz(path: Path, raw: bytes) -> _Spz:
+    """A file's content, of a size that its header and its own size allow."""
+    return _checked_gzip(path, raw) if raw[:2] == GZIP else _checked_4(path, raw)
+
+
 def _checked_gzip(path: Path, raw: bytes) -> _Spz:
     """Versions 1 to 3: one gzip stream, unfolded no further than its header's count needs."""
     stream = zlib.decompressobj(wbits=31)
     head = stream.decompress(raw, SPZ_HEADER.size)
     if len(head) < SPZ_HEADER.size or head[:4] != NGSP:
         raise InputError(f"{path} is no .spz file")
-    _, version, count, degree, *_ = SPZ_HEADER.unpack(head)
+    _, version, count, degree, _, flags, _ = SPZ_HEADER.unpack(head)
     if version not in (1, 2, 3):
         raise InputError(f"{path}: .spz version {version} is not known; expected 1 to 4")
     body = count * (16 + (4 if version == 3 else 3) + _sh_values(path, degree))
@@ -186,14 +240,17 @@ def _checked_gzip(path: Path, raw: bytes) -> _Spz:
     content = stream.decompress(stream.unconsumed_tail, max(body, 1))
     if len(content) < body:
         raise InputError(f"{path}: the header promises {count:,} Gaussians, the file is shorter")
-    return _Spz(count, gzip.compress(head + content[:body], compresslevel=0))
+    tail = b""
+    if flags & HAS_EXTENSIONS:
+        tail = content[body:] + stream.decompress(stream.unconsumed_tail, EXTENSION_BYTES)
+    return _Spz(count, gzip.compress(head + content[:body], compresslevel=0), tail)
 
 
 def _checked_4(path: Path, raw: bytes) -> _Spz:
     """Version 4: a plain header and one zstd stream a part, each of a size that follows from it."""
     if len(raw) < SPZ_4_HEADER.size or raw[:4] != NGSP:
         raise InputError(f"{path} is no .spz file")
-    _, version, count, degree, _, _, streams, start = SPZ_4_HEADER.unpack_from(raw)
+    _, version, count, degree, _, flags, streams, start = SPZ_4_HEADER.unpack_from(raw)
     if version != 4:
         raise InputError(f"{path}: .spz version {version} is not known; expected 1 to 4")
     try:
@@ -213,7 +270,8 @@ def _checked_4(path: Path, raw: bytes) -> _Spz:
         if unfolded > count * max(9, SH_VALUES[degree]) or own not in (-1, unfolded):
             raise InputError(f"{path}: stream {i} does not have the size of {count:,} Gaussians")
         offset += packed
-    return _Spz(count, raw)
+    extensions = raw[SPZ_4_HEADER.size : start] if flags & HAS_EXTENSIONS else b""
+    return _Spz(count, raw, extensions[:EXTENSION_BYTES])
 
 
 def _empty() -> dict[str, torch.Tensor]:

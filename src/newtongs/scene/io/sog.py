@@ -69,22 +69,20 @@ def entry(path: Path | str) -> Path:
 
 def is_sog(path: Path, head: bytes) -> bool:
     """Whether a file is a bundle, or the description of a folder, by name and first bytes."""
-    return path.name.lower().endswith(META) or (path.suffix.lower() in ENDINGS and head[:2] == ZIP)
+    name = path.name.lower()
+    return (name.endswith(META) and name != STREAMED) or (
+        path.suffix.lower() in ENDINGS and head[:2] == ZIP
+    )
 
 
 def read(path: Path) -> GaussianScene:
     """A bundle, or a folder by its ``meta.json``; axes are kept as they are stored."""
-    if path.name.lower() == STREAMED:
-        raise InputError(
-            f"{path} describes a streamed SOG in levels of detail; give one of its parts, a folder "
-            f"with {META}"
-        )
-    _pillow()
+    pillow()
     with foreign(path, "SOG"):
         return _from_folder(path) if path.name.lower().endswith(META) else _from_bundle(path)
 
 
-def _pillow() -> Any:
+def pillow() -> Any:
     """The library, or the way to get it."""
     try:
         from PIL import Image
@@ -162,10 +160,10 @@ def _parsed(path: Path, file: IO[bytes]) -> dict[str, Any]:
 def _names(meta: dict[str, Any]) -> set[str]:
     """All files that a description names, as far as they are plain names."""
     lists = [x.get("files") for x in meta.values() if isinstance(x, dict)]
-    return {name for x in lists if isinstance(x, list) for name in x if _is_plain(name)}
+    return {name for x in lists if isinstance(x, list) for name in x if is_plain(name)}
 
 
-def _is_plain(name: object) -> bool:
+def is_plain(name: object) -> bool:
     """A name of a file in the same folder, and of nothing outside it."""
     return isinstance(name, str) and name not in ("", ".", "..") and not {*name} & {*"/\\:\0"}
 
@@ -256,7 +254,7 @@ class _Sog:
     def image(self, key: str, index: int = 0) -> np.ndarray:
         """Bytes ``(H, W, 4)`` of a picture."""
         names = self.part(key).get("files")
-        if not isinstance(names, list) or len(names) <= index or not _is_plain(names[index]):
+        if not isinstance(names, list) or len(names) <= index or not is_plain(names[index]):
             raise InputError(
                 f"{self.path}: expected the name of a file beside it as {key}.files[{index}] in "
                 f"{META}"
@@ -266,7 +264,7 @@ class _Sog:
         width, height = _webp_size(where, raw)
         self.afford(PIXEL_BYTES * width * height, f"{width:,} x {height:,} pixels of {key}")
         with foreign(where, "lossless WebP"):
-            picture = _pillow().open(io.BytesIO(raw), formats=("WEBP",))
+            picture = pillow().open(io.BytesIO(raw), formats=("WEBP",))
             return np.asarray(picture.convert("RGBA"))
 
 

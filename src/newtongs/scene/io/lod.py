@@ -1,0 +1,127 @@
+"""Streamed SOG (PlayCanvas): ``lod-meta.json`` names SOG folders, cut into levels of detail.
+
+A tree of boxes says for each leaf and level which file holds it, where and how many. Level 0 is the
+finest. All of one level is read: the finest whose Gaussians are not too many, and beside it the
+surroundings, which have one level only.
+"""
+
+import json
+from collections.abc import Iterator
+from pathlib import Path, PurePosixPath
+from typing import Any
+
+import numpy as np
+
+from ...errors import InputError
+from ...files import existing_file, foreign
+from ..gaussians import GaussianScene, join
+from . import sog
+
+NAME = "lod-meta.json"
+META_BYTES = 64 << 20
+MOST = 4_000_000  # Gaussians of a level that is taken without being asked for
+MOST_NODES = 1_000_000
+
+
+def read(path: Path, level: int | None = None) -> GaussianScene:
+    """One level of a streamed SOG.
+
+    Args:
+        path: the ``lod-meta.json``.
+        level: 0 for the finest. Default: the finest of up to 4 million Gaussians, or the last.
+    """
+    with foreign(path, "a streamed SOG"):
+        meta = _meta(path)
+        leaves = list(_leaves(path, meta.get("tree")))
+        level = _chosen(path, leaves, level)
+        files = _ranges(path, leaves, level)
+        scenes = [_part(path, meta, file, ranges) for file, ranges in files.items()]
+        if meta.get("environment") is not None:
+            scenes.append(_read_sog(path, meta["environment"]))
+        return join(*scenes)
+
+
+def _meta(path: Path) -> dict[str, Any]:
+    with path.open("rb") as f:
+        raw = f.read(META_BYTES + 1)
+    try:
+        meta = json.loads(raw) if len(raw) <= META_BYTES else None
+    except (ValueError, RecursionError):
+        meta = None
+    if not isinstance(meta, dict) or not isinstance(meta.get("filenames"), list):
+        raise InputError(f"{path} is no streamed SOG: no JSON with 'filenames'; it is damaged")
+    if len({str(name) for name in meta["filenames"]}) < len(meta["filenames"]):
+        raise InputError(f"{path} names one file twice; it is damaged")
+    return meta
+
+
+def _leaves(path: Path, tree: Any) -> Iterator[dict[int, dict[str, int]]]:
+    """What each leaf has, by level; the tree is walked without recursion."""
+    waiting, seen = [tree], 0
+    while waiting:
+        node, seen = waiting.pop(), seen + 1
+        if not isinstance(node, dict) or seen > MOST_NODES:
+            raise InputError(f"{path}: its tree is no tree of boxes; it is damaged")
+        children, lods = node.get("children"), node.get("lods")
+        waiting += reversed(children) if isinstance(children, list) else []
+        if isinstance(lods, dict):
+            yield {int(k): v for k, v in lods.items() if k.isdigit() and _is_lod(v)}
+
+
+def _is_lod(x: object) -> bool:
+    return isinstance(x, dict) and all(
+        isinstance(x.get(k), int) and 0 <= x[k] < 2**32 for k in ("file", "offset", "count")
+    )
+
+
+def _chosen(path: Path, leaves: list[dict[int, dict[str, int]]], level: int | None) -> int:
+    """The level asked for, or the finest that is not too large."""
+    counts: dict[int, int] = {}
+    for leaf in leaves:
+        for k, x in leaf.items():
+            counts[k] = counts.get(k, 0) + x["count"]
+    if not counts:
+        raise InputError(f"{path} names no Gaussians; it is damaged")
+    if level is not None and level not in counts:
+        raise InputError(f"{path} has levels {sorted(counts)}, level {level} was asked for")
+    fitting = [k for k in sorted(counts) if counts[k] <= MOST]
+    return level if level is not None else fitting[0] if fitting else max(counts)
+
+
+def _ranges(
+    path: Path, leaves: list[dict[int, dict[str, int]]], level: int
+) -> dict[int, list[tuple[int, int]]]:
+    """First and last of the Gaussians to take, by file; a leaf without the level gives the next."""
+    files: dict[int, list[tuple[int, int]]] = {}
+    for leaf in filter(None, leaves):
+        near = min(leaf, key=lambda k: (abs(k - level), k))
+        x = leaf[near]
+        files.setdefault(x["file"], []).append((x["offset"], x["offset"] + x["count"]))
+    return files
+
+
+def _part(
+    path: Path, meta: dict[str, Any], file: int, ranges: list[tuple[int, int]]
+) -> GaussianScene:
+    """The Gaussians of one file that are wanted."""
+    if file >= len(meta["filenames"]):
+        raise InputError(f"{path} names file {file} of {len(meta['filenames'])}; it is damaged")
+    scene = _read_sog(path, meta["filenames"][file])
+    wanted = np.zeros(len(scene) + 1, np.int64)
+    for first, last in ranges:
+        if last > len(scene):
+            raise InputError(
+                f"{path}: Gaussians up to {last:,} of a file of {len(scene):,}; it is damaged"
+            )
+        wanted[first] += 1
+        wanted[last] -= 1
+    keep = wanted.cumsum()[:-1] > 0
+    return scene if keep.all() else scene[keep]
+
+
+def _read_sog(path: Path, name: object) -> GaussianScene:
+    """A SOG beside the description or in a folder below it, and nowhere else."""
+    parts = PurePosixPath(name).parts if isinstance(name, str) else ()
+    if not parts or not all(map(sog.is_plain, parts)):
+        raise InputError(f"{path}: expected the name of a SOG in its folder, got {name!r:.40}")
+    return sog.read(existing_file(path.parent.joinpath(*parts), "a SOG"))
