@@ -107,6 +107,13 @@ def test_a_palette_in_two_steps_is_near_plain_k_means():
     assert off < 1.5 * spread
 
 
+def test_vectors_that_came_from_a_palette_lose_nothing():
+    torch.manual_seed(0)
+    x = torch.randn(1000, 24)[torch.randint(1000, (50_000,))]
+    found, labels = palette(x, 1024)
+    assert torch.equal(found[labels], x)
+
+
 def test_neighbours_on_the_curve_are_neighbours_in_space():
     x = np.random.default_rng(0).random((4096, 3)).astype(np.float32)
     step = np.linalg.norm(np.diff(x[morton_order(x)], axis=0), axis=1)

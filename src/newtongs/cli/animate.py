@@ -142,8 +142,8 @@ class Animate(Picture):
 
     resumes: ClassVar[bool] = False
     scene: Annotated[str, tyro.conf.Positional, tyro.conf.arg(metavar="SCENE")] = ""
-    """Splat file (.ply, .sog, .spz, .splat, .compressed.ply), or one of our own scenes by name
-    (bowling, kitchen_table, sunny_park, ...)."""
+    """Splat file (.ply, .sog, .spz, .splat, .ksplat, .glb, .compressed.ply, lod-meta.json), or one
+    of our own scenes by name (bowling, kitchen_table, sunny_park, ...)."""
     out: Path = Path("animation")
     """Folder to write to."""
     select: tuple[str, ...] = ("auto",)

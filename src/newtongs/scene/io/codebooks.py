@@ -17,6 +17,7 @@ STEPS = 6
 SAMPLE = 1 << 16  # vectors that the coarse split is made from
 BLOCK = 1 << 15  # vectors compared at a time
 BINS = 4096
+MOSTLY = 0.95  # of a sample differ: then it is not worth while to look for repetitions
 
 Floats = npt.NDArray[np.float64]
 
@@ -59,6 +60,8 @@ def palette(x: Tensor, entries: int, seed: int = 0) -> tuple[Tensor, Tensor]:
     """Vectors ``(up to entries, d)`` and for each of ``x (n, d)`` the index of one near it."""
     if len(x) <= entries:
         return x, torch.arange(len(x))
+    if (known := _repeated(x, entries)) is not None:
+        return known
     random = torch.Generator().manual_seed(seed)
     coarse = _kmeans(x[torch.randperm(len(x), generator=random)[:SAMPLE]], round(entries**0.5))
     part = _nearest(x, coarse)
@@ -75,6 +78,16 @@ def palette(x: Tensor, entries: int, seed: int = 0) -> tuple[Tensor, Tensor]:
                 found.append(centers)
                 first += len(centers)
     return torch.cat(found), labels
+
+
+def _repeated(x: Tensor, entries: int) -> tuple[Tensor, Tensor] | None:
+    """The palette of vectors that came from one, exactly; None where they are too many."""
+    rows = np.ascontiguousarray(x.numpy()).view(f"V{x.shape[1] * x.element_size()}").ravel()
+    some = rows[:: max(1, len(rows) // SAMPLE)]
+    if len(np.unique(some)) > MOSTLY * len(some):
+        return None
+    _, first, labels = np.unique(rows, return_index=True, return_inverse=True)
+    return (x[first], torch.from_numpy(labels.reshape(-1))) if len(first) <= entries else None
 
 
 def _shares(x: Tensor, coarse: Tensor, part: Tensor, sizes: Tensor, entries: int) -> Tensor:
