@@ -61,7 +61,7 @@ def _table(found: list[dict[str, Any]], split: str) -> Table:
         f"Models trained with one change, State-32 {NAMES[split]}, lower is better",
         ["Model", "Size", *(HEADINGS[c] for c in RANKED)],
         [_row(row, split) for row in found],
-        "In brackets the difference to the full model. The paper lists these ablations and has "
+        "Beside each figure its difference to the full model. The paper lists these ablations and has "
         "no figures for them.",
     )
 
@@ -77,4 +77,5 @@ def _cell(row: dict[str, Any], split: str, column: str) -> Cell:
     change = row["change"].get(split, {}).get(column, 0.0)
     if not change:
         return Value(row[split][column])
-    return f"{row[split][column]:.4f} ({change:+.1f} %)"
+    digits = 0 if abs(change) >= 10 else 1
+    return f"{row[split][column]:.4f} {change:+.{digits}f}%"
