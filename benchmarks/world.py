@@ -360,9 +360,10 @@ def collider_parts(stage: Stage, rest: GaussianScene, bodies: Sequence[Body]) ->
     stages: Stages = {}
     with watched(
         stages,
-        (colliders, "_matter", "choose Gaussians"), (colliders, "_region", "choose Gaussians"),
+        (colliders, "_matter", "choose Gaussians"), (colliders, "_extent", "choose Gaussians"),
         (colliders, "density", "splat"), (ndimage, "label", "label"),
-        (colliders, "_carve", "carve"), (colliders, "_make_room", "room for objects"),
+        (colliders, "_carve", "carve"), (colliders, "_level", "take bumps off"),
+        (colliders, "_make_room", "room for objects"),
         (colliders, "merged", "merge"),
     ):  # fmt: skip
         start = time.perf_counter()
