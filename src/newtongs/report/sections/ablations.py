@@ -61,8 +61,8 @@ def _table(found: list[dict[str, Any]], split: str) -> Table:
         f"Models trained with one change, State-32 {NAMES[split]}, lower is better",
         ["Model", "Size", *(HEADINGS[c] for c in RANKED)],
         [_row(row, split) for row in found],
-        "Beside each figure its difference to the full model. The paper lists these ablations and has "
-        "no figures for them.",
+        "Beside each figure its difference to the full model. The paper lists these ablations and "
+        "has no figures for them.",
     )
 
 
