@@ -4,6 +4,7 @@ import copy
 
 import pytest
 import torch
+from ablated_models import ABLATED
 
 from newtongs import GaussianNND, NNDConfig, State, make_state
 from newtongs.ranks import Ranks
@@ -117,23 +118,7 @@ def test_an_update_is_the_references(tmp_path, micro_batch):
     )
 
 
-ABLATIONS = [
-    {"solver": "euler"},
-    {"max_dt": 1 / 15},
-    {"max_dt": 1 / 60},
-    {"contact": False},
-    {"continuous_residual": False},
-    {"contact_residual": False},
-    {"continuous_residual": False, "contact_residual": False},
-    {"bounded": False},
-    {"prior": False},
-    {"prior": False, "bounded": False},
-    {"prior": False, "bounded": False, "contact": False},
-    {"prior": False, "bounded": False, "solver": "euler"},
-]
-
-
-@pytest.mark.parametrize("config", ABLATIONS, ids=str)
+@pytest.mark.parametrize("config", ABLATED, ids=str)
 def test_every_ablation(config):
     """The same bounds as for the full model; what a model does not use has no gradient."""
     model, z0, times = some_model(**config), some_states(50), torch.arange(8) / 24
@@ -151,7 +136,7 @@ def test_every_ablation(config):
             assert (p.grad - q).norm() < 3e-5 * q.norm() + 1e-6
 
 
-@pytest.mark.parametrize("config", ABLATIONS, ids=str)
+@pytest.mark.parametrize("config", ABLATED, ids=str)
 def test_every_ablation_is_trained_by_compiled_code(tmp_path, config):
     times, group = torch.arange(6) / 24, Ranks(0, 1, torch.device("cpu"))
     settings = TrainConfig(data=tmp_path, out=tmp_path, backend="fused")

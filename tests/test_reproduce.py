@@ -288,6 +288,15 @@ def test_the_list_names_every_section_in_the_papers_order(capsys):
     assert [n for n in names if n in FAST] == list(FAST)
 
 
+def test_a_small_page_has_the_same_pictures_in_fewer_bytes(tmp_path):
+    pages = {}
+    for small in (False, True):
+        reproduce(tmp_path, only=["strips"], quick=True, results=RESULTS, small=small)
+        pages[small] = (tmp_path / "index.html").read_text()
+    assert pages[True].count("<img ") == pages[False].count("<img ") > 0
+    assert len(pages[True]) < 0.8 * len(pages[False])
+
+
 def test_the_three_runs_on_the_terminal(made, capsys):
     from rich.console import Console
 

@@ -11,6 +11,7 @@ import sys
 
 import pytest
 import torch
+from ablated_models import ABLATED
 
 pytest.importorskip("triton", reason="Triton is available on Linux only")
 
@@ -101,24 +102,8 @@ def test_fewer_passes_are_coarser():
     assert gradient < 2e-2
 
 
-ABLATIONS = [
-    {"solver": "euler"},
-    {"max_dt": 1 / 15},
-    {"max_dt": 1 / 60},
-    {"contact": False},
-    {"continuous_residual": False},
-    {"contact_residual": False},
-    {"continuous_residual": False, "contact_residual": False},
-    {"bounded": False},
-    {"prior": False},
-    {"prior": False, "bounded": False},
-    {"prior": False, "bounded": False, "contact": False},
-    {"prior": False, "bounded": False, "solver": "euler"},
-]
-
-
 @pytest.mark.slow
-@pytest.mark.parametrize("config", ABLATIONS, ids=str)
+@pytest.mark.parametrize("config", ABLATED, ids=str)
 def test_every_ablation_agrees_with_float64(config):
     """The same bounds as for the full model, at fewer objects."""
     rows = ROWS if torch.cuda.is_available() else 60

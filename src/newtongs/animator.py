@@ -20,6 +20,7 @@ from .scene.animation import About, Animation
 from .scene.cameras import Camera
 from .scene.gaussians import BACKGROUND, GaussianScene, join
 from .scene.placing import extent, floor_disc, panel
+from .scene.transform import Form
 from .scene.world_frame import WorldFrame
 from .stage import STAGE_HEIGHT, Stage, Told, move_stage, opened, pick, settle
 from .state import State
@@ -113,16 +114,27 @@ def animate(
     shown = stage.scene
     if show_floor and not physics.literal:  # the paper draws the scene and nothing else
         shown = _with_shown(stage, bodies, around, states, planes, boxes)
-    return Animation(shown, times, dict(enumerate(states)), stage.world, About(
+    about = changed(
+        _about(stage, pushes, bodies, around, physics), seconds=seconds, fps=fps, goal=goal,
+        planes=tuple((*p.normal, p.offset) for p in planes),
+        boxes=tuple((*b.low, *b.high) for b in boxes), goal_missed_by=missed,
+    )  # fmt: skip
+    form: Form = "impl" if physics.literal else "main"
+    return Animation(shown, times, dict(enumerate(states)), stage.world, about, form=form)
+
+
+def _about(
+    stage: Stage, pushes: Sequence[Push], bodies: Sequence[Body], around: Ground, physics: Physics
+) -> About:
+    """What the stage and the physics say of themselves."""
+    return About(
         version=__version__, source=stage.source, ghosts_removed=stage.ghosts,
-        objects=tuple(about_objects(stage, pushes, bodies)), seconds=seconds, fps=fps,
+        objects=tuple(about_objects(stage, pushes, bodies)),
         up=tuple(stage.world.up.tolist()), floor=stage.world.floor, floor_is=stage.floor_is,
         floor_found=stage.floor.description, lower_floor=around.lower, scale=stage.world.scale,
         dynamics=physics.name, scale_is=physics.scale, contact=physics.contact, seed=physics.seed,
         solid_boxes=0 if around.solid is None else len(around.solid.boxes),
-        planes=tuple((*p.normal, p.offset) for p in planes),
-        boxes=tuple((*b.low, *b.high) for b in boxes), goal=goal, goal_missed_by=missed,
-    ), form="impl" if physics.literal else "main")  # fmt: skip
+    )  # fmt: skip
 
 
 def _refuse_beside_paper(**given: object) -> None:

@@ -47,6 +47,8 @@ class Reproduce:
     made by code in its place."""
     device: str = "cpu"
     """Where to predict: cpu or cuda."""
+    small: bool = False
+    """Embed the pictures with 256 colours: the page is less than half as large."""
     fresh: bool = False
     """Make the sections anew, also those that are there."""
     show: bool = False
@@ -68,7 +70,8 @@ class Reproduce:
             page = reproduce(
                 self.out, only=self.only, fresh=self.fresh, say=say, quick=self.quick,
                 data=self.data, results=self.results, l4gm=self.l4gm, videos=self.videos,
-                first_frame=self.first_frame, device=self.device, progress=advance,
+                first_frame=self.first_frame, device=self.device, small=self.small,
+                progress=advance,
             )  # fmt: skip
         if self.show:
             self.print_tables()

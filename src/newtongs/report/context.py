@@ -48,6 +48,8 @@ class Context:
     videos: Path | None = None
     first_frame: Path | None = None
     device: str = "cpu"
+    small: bool = False
+    """Whether the page embeds its pictures with 256 colours."""
     per_motion: int | None = None
     """Sequences of each motion; None for the paper's 4,096, or the quick size."""
     progress: Progress = lambda name, done, total: None

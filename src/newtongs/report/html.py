@@ -1,6 +1,7 @@
 """The report as one page: pictures embedded, nothing fetched."""
 
 import base64
+import io
 from collections.abc import Sequence
 from dataclasses import dataclass
 from html import escape
@@ -9,6 +10,7 @@ from pathlib import Path
 from string import Template
 
 from .. import __version__
+from ..errors import InputError
 from .content import Cell, Figure, Section, Table, Value
 from .context import Context
 from .registry import Spec
@@ -41,7 +43,7 @@ def page(entries: Sequence[Entry], context: Context) -> str:
         lead=escape(LEAD),
         quick=f'<p class="quick">{escape(context.note)}</p>' if context.note else "",
         contents=_contents(entries),
-        sections="\n".join(_section(entry, context.figures) for entry in entries),
+        sections="\n".join(_section(entry, context) for entry in entries),
         footer=f"newtongs {escape(__version__)}, newtongs reproduce",
     )
 
@@ -68,7 +70,7 @@ def _status(entry: Entry) -> str:
     return beside + partly
 
 
-def _section(entry: Entry, figures: Path) -> str:
+def _section(entry: Entry, context: Context) -> str:
     spec, content = entry.spec, entry.content
     parts = [f"<h2>{escape(spec.title)}</h2>", f'<p class="where">{escape(spec.paper)}</p>']
     if content is None:
@@ -78,7 +80,7 @@ def _section(entry: Entry, figures: Path) -> str:
         parts += [_sentences(content)]
         parts += [f'<p class="missing">{escape(line)}</p>' for line in content.missing]
         parts += [_table(table, entry.note) for table in content.tables]
-        parts += [_figure(figure, figures, entry.note) for figure in content.figures]
+        parts += [_figure(figure, context, entry.note) for figure in content.figures]
     return f'<section id="{spec.name}">' + "\n".join(parts) + "</section>"
 
 
@@ -138,11 +140,23 @@ def number(x: float, digits: int, sign: str = "-") -> str:
     return f"{x:{sign}.{digits}f}".replace("-", "−")
 
 
-def _figure(figure: Figure, folder: Path, note: str) -> str:
-    path = folder / f"{figure.name}.{figure.endings[-1]}"
-    data = base64.b64encode(path.read_bytes()).decode()
+def _figure(figure: Figure, context: Context, note: str) -> str:
+    path = context.figures / f"{figure.name}.{figure.endings[-1]}"
+    embedded = _few_colors(path) if context.small and path.suffix == ".png" else path.read_bytes()
+    data = base64.b64encode(embedded).decode()
     caption = escape(" ".join(filter(None, [figure.caption, note])))
     return (
         f'<figure><img alt="{caption}" src="data:{TYPES[figure.endings[-1]]};base64,{data}">'
         f"<figcaption>{caption}</figcaption></figure>"
     )
+
+
+def _few_colors(path: Path) -> bytes:
+    """A picture as a .png with a palette of 256 colours, about a third of its size."""
+    try:
+        from PIL import Image
+    except ImportError as error:
+        raise InputError("--small needs Pillow: pip install 'newtongs[formats]'") from error
+    out = io.BytesIO()
+    Image.open(path).convert("RGB").quantize(256).save(out, "PNG", optimize=True)
+    return out.getvalue()

@@ -122,9 +122,9 @@ def _few_enough(
     while len(boxes) > MOST_NEAR and reach > 4 * grid.h[0]:
         reach *= CLOSER
         region = _around(objects, reach, math.inf, region)
-        outside = np.ones(filled.shape, bool)
-        outside[_cells_within(grid, region)] = False
-        boxes = grid.corners(merged(filled & ~outside))
+        inside, kept = _cells_within(grid, region), np.zeros_like(filled)
+        kept[inside] = filled[inside]
+        boxes = grid.corners(merged(kept))
     return region, boxes
 
 

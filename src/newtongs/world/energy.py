@@ -15,7 +15,10 @@ import mujoco
 import numba
 import numpy as np
 import numpy.typing as npt
+import torch
 
+from ..numba_rotations import write_matrix
+from ..rotations import to_matrix
 from ..types import GRAVITY, Y
 
 Array: TypeAlias = npt.NDArray[Any]
@@ -30,7 +33,7 @@ class EnergyGuard:
         n = model.nbody - 1
         self.body_of = model.geom_bodyid - 1
         self.mass, self.center = model.body_mass[1:].copy(), model.body_ipos[1:].copy()
-        axes = matrices(model.body_iquat[1:])
+        axes = to_matrix(torch.from_numpy(model.body_iquat[1:])).numpy()
         self.inertia = np.einsum("kij,kj,klj->kil", axes, model.body_inertia[1:], axes)
         self.group = np.arange(n)
         self.reference = np.full(n, np.inf)  # energy before each touched anything
@@ -159,7 +162,7 @@ def _energies(
     kinetic, potential = np.zeros(n), np.empty(n)
     velocity, turn = np.empty((n, 3)), np.empty((n, 3, 3))
     for k in range(n):
-        _write_matrix(pose[k, 3:], turn[k])
+        write_matrix(pose[k, 3:], turn[k])
         w, c = rate[k, 3:], center[k]
         arm = (w[1] * c[2] - w[2] * c[1], w[2] * c[0] - w[0] * c[2], w[0] * c[1] - w[1] * c[0])
         height = pose[k, 1]
@@ -173,20 +176,3 @@ def _energies(
             height += turn[k, 1, i] * c[i]
         potential[k] = mass[k] * G * height
     return kinetic, potential, velocity, turn
-
-
-@numba.njit(cache=True, nogil=True)
-def _write_matrix(q: Array, out: Array) -> None:
-    """The rotation matrix ``(3, 3)`` of a unit quaternion, scalar first."""
-    w, x, y, z = q[0], q[1], q[2], q[3]
-    out[0] = (1 - 2 * (y * y + z * z), 2 * (x * y - w * z), 2 * (x * z + w * y))
-    out[1] = (2 * (x * y + w * z), 1 - 2 * (x * x + z * z), 2 * (y * z - w * x))
-    out[2] = (2 * (x * z - w * y), 2 * (y * z + w * x), 1 - 2 * (x * x + y * y))
-
-
-def matrices(q: Array) -> Array:
-    """Rotation matrices ``(K, 3, 3)`` of unit quaternions ``(K, 4)``, scalar first."""
-    out = np.empty((len(q), 3, 3))
-    for one, made in zip(q, out, strict=True):
-        _write_matrix(one, made)
-    return out

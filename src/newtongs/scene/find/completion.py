@@ -59,15 +59,15 @@ def complete(
         return Completion(mask, nothing)
     near = _within(scene, world, grid)
     h = floor.thickness if floor.kind == "found" else -math.inf
-    open_ = near & ~mask & (floor.heights(scene.means) > h)
+    unclaimed = near & ~mask & (floor.heights(scene.means) > h)
     if taken is not None:
-        open_ &= ~taken
+        unclaimed &= ~taken
     body = _body(scene[mask & near], world, grid, h)
     if not body.any():
         return Completion(mask, nothing)
     rest = _filled(scene[near & ~mask], world, grid) & ~body
     rest = _large(rest, SMALL * body.sum())
-    return _shared(scene, mask, open_, world, grid, body, rest)
+    return _shared(scene, mask, unclaimed, world, grid, body, rest)
 
 
 def _grid(x: Array) -> Grid | None:
@@ -131,20 +131,20 @@ def _body(scene: GaussianScene, world: WorldFrame, grid: Grid, floor: float) -> 
 def _shared(
     scene: GaussianScene,
     mask: Tensor,
-    open_: Tensor,
+    unclaimed: Tensor,
     world: WorldFrame,
     grid: Grid,
     body: Array,
     rest: Array,
 ) -> Completion:
-    """Who gets the Gaussians of ``open_``, by their distances from the body and from the rest."""
+    """Who gets the ``unclaimed`` Gaussians, by distance from the body and from the rest."""
     from scipy import ndimage
 
     to_body, to_rest = (
         ndimage.distance_transform_edt(~part) if part.any() else np.full(part.shape, np.inf)
         for part in (body, rest)
     )
-    rows = open_.nonzero().squeeze(-1)
+    rows = unclaimed.nonzero().squeeze(-1)
     cells = tuple(grid.cells(world.to_physics(scene.means[rows]).numpy()).T)
     a, b = to_body[cells], to_rest[cells]
     own, alone = (a <= HALO) & (a < b), (b > ALONE) & (a < AROUND)

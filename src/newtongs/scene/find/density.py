@@ -14,6 +14,7 @@ import numba
 import numpy as np
 import numpy.typing as npt
 
+from ...numba_rotations import write_matrix
 from ...rotations import to_matrix
 from ..gaussians import GaussianScene
 from ..world_frame import WorldFrame
@@ -143,11 +144,8 @@ def _splat(
 @numba.njit(cache=True, nogil=True, error_model="numpy")
 def _covariance(q: Array, log_scale: Array, turn: Array) -> Array:
     """``(3, 3)`` of one Gaussian, turned into the physics frame."""
-    w, x, y, z = float(q[0]), float(q[1]), float(q[2]), float(q[3])
     r = np.empty((3, 3))
-    r[0, 0], r[0, 1], r[0, 2] = 1 - 2 * (y * y + z * z), 2 * (x * y - w * z), 2 * (x * z + w * y)
-    r[1, 0], r[1, 1], r[1, 2] = 2 * (x * y + w * z), 1 - 2 * (x * x + z * z), 2 * (y * z - w * x)
-    r[2, 0], r[2, 1], r[2, 2] = 2 * (x * z - w * y), 2 * (y * z + w * x), 1 - 2 * (x * x + y * y)
+    write_matrix(q, r)
     m = np.zeros((3, 3))
     for a in range(3):
         for b in range(3):
