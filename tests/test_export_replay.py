@@ -113,7 +113,7 @@ def cut_off(path):
         (lambda d: cut_off(d / "a_scene.ply"), "has changed"),
         (lambda d: (d / "a.npz").unlink(), "not there"),
         (lambda d: cut_off(d / "a.npz"), "has changed"),
-        (lambda d: change(d / "a.json", version=4), "version 4"),
+        (lambda d: change(d / "a.json", version=99), "version 99"),
         (lambda d: change(d / "a.json", format="other"), "no saved animation"),
         (lambda d: (d / "a.json").write_text("{"), "JSON"),
         (lambda d: (d / "a.json").write_text("[]"), "no saved animation"),

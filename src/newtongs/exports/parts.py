@@ -4,10 +4,12 @@ import json
 from typing import Any, NamedTuple
 
 import torch
+from torch import Tensor
 
 from .. import __version__
 from ..errors import InputError
 from ..scene.animation import Animation
+from ..scene.frames import FIRST
 from ..scene.gaussians import BACKGROUND, GaussianScene
 from ..scene.transform import rows_of
 
@@ -30,16 +32,29 @@ def parts(animation: Animation, *, sh_degree: int | None = None) -> list[Part]:
     """
     scene = cut(animation.scene, sh_degree)
     moving = torch.zeros_like(scene.ids, dtype=torch.bool)
+    there = ever_after(animation)
     objects = []
     for index in animation.states:
         rows = rows_of(scene, index)
+        rows = rows[there[rows]]
         if not len(rows):
             raise InputError(f"no object {index} in the scene; there are {scene.object_ids}")
         moving[rows] = True
         name = "background" if index == BACKGROUND else f"object_{index}".replace("-", "m")
         objects.append(Part(index, name, scene[rows]))
-    still = [] if bool(moving.all()) else [Part(None, "still", scene[~moving])]
-    return still + objects
+    rest = there & ~moving
+    return ([Part(None, "still", scene[rest])] if rest.any() else []) + objects
+
+
+def ever_after(animation: Animation) -> Tensor:
+    """Mask ``(N,)`` of what is seen from frame 1 on.
+
+    Files that hold Gaussians once and move them show this in frame 0 too: they have no way to hide
+    some that every viewer knows.
+    """
+    if animation.presence is None:
+        return torch.ones_like(animation.scene.ids, dtype=torch.bool)
+    return animation.presence != FIRST
 
 
 def cut(scene: GaussianScene, sh_degree: int | None) -> GaussianScene:

@@ -5,9 +5,10 @@ beside it holds the numbers::
 
     times (T,)    ids (N,)    states_7 (T, 22)    A_7 (T, 3, 3)    b_7 (T, 3)
 
-for an object 7, whose means ``g`` move to ``A_t g + b_t``. The scene is either a reference to the
-file it was read from, when that file alone gives it back bit for bit, or ``NAME.ply`` beside the
-others. Files are checked by size and SHA-256.
+for an object 7, whose means ``g`` move to ``A_t g + b_t``; and ``presence (N,)`` where some are not
+always to be seen. The scene is either a reference to the file it was read from, when that file
+alone gives it back bit for bit, or ``NAME_scene.ply`` beside the others. Files are checked by size
+and SHA-256.
 """
 
 import hashlib
@@ -26,6 +27,7 @@ from .. import __version__
 from ..errors import InputError
 from ..files import foreign, write_atomically
 from ..scene.animation import About, Animation
+from ..scene.frames import ALWAYS, FIRST, LATER
 from ..scene.gaussians import GaussianScene
 from ..scene.io.axes import OURS
 from ..scene.io.formats import axes_of, load, save
@@ -34,8 +36,9 @@ from ..scene.world_frame import WorldFrame
 from ..state import LAYOUT, State
 from .parts import provenance, to_json
 
-FORMAT, VERSION = "newtongs animation", 3
-READABLE = (1, 2, 3)  # 1 had a free-form "info" in place of "about", 2 no "affine"
+FORMAT, VERSION = "newtongs animation", 4
+# 1 had a free-form "info" in place of "about", 2 no "affine", 3 no "presence".
+READABLE = (1, 2, 3, 4)
 FIELDS = ("means", "quats", "log_scales", "logits", "sh")
 BLOCK = 2**20
 
@@ -79,7 +82,7 @@ def _tree(animation: Animation, scene: dict[str, Any], numbers: dict[str, Any]) 
     world = animation.world
     return {
         "format": FORMAT,
-        "version": VERSION if animation.form != "main" else VERSION - 1,  # older readers take it
+        "version": _oldest_version(animation),
         **provenance(animation),
         "seconds": float(animation.times[-1] - animation.times[0]),
         "scene": scene,
@@ -94,6 +97,13 @@ def _tree(animation: Animation, scene: dict[str, Any], numbers: dict[str, Any]) 
     }
 
 
+def _oldest_version(animation: Animation) -> int:
+    """The oldest version that can say it, so that older readers take what they can."""
+    if animation.presence is not None:
+        return VERSION
+    return 3 if animation.form != "main" else 2
+
+
 def _object_entry(animation: Animation, index: int) -> dict[str, Any]:
     """For the reader's eye; the numbers that count are in the .npz."""
     first = State(animation.states[index][0].double())
@@ -106,6 +116,8 @@ def _object_entry(animation: Animation, index: int) -> dict[str, Any]:
 
 def _arrays(animation: Animation) -> Arrays:
     out = {"times": animation.times, "ids": animation.scene.ids}
+    if animation.presence is not None:
+        out["presence"] = animation.presence
     for index, z in animation.states.items():
         A, b = animation.affines(index)
         out |= {f"states_{index}": z, f"A_{index}": A, f"b_{index}": b}
@@ -216,7 +228,17 @@ def _animation(tree: dict[str, Any], arrays: Arrays, scene: GaussianScene) -> An
         ),
         about=About.from_json(tree.get("about", {})),
         form=_form(tree.get("affine", "main")),
+        presence=_presence(arrays, len(scene)),
     )
+
+
+def _presence(arrays: Arrays, n: int) -> Tensor | None:
+    x = arrays.get("presence")
+    if x is None:
+        return None
+    if x.shape != (n,) or not np.isin(x, (ALWAYS, FIRST, LATER)).all():
+        raise InputError(f"its presence should be 0, 1 or 2 for each of {n} Gaussians")
+    return torch.from_numpy(x.astype(np.uint8))
 
 
 def _form(name: object) -> Form:

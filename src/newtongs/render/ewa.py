@@ -75,7 +75,7 @@ def _splats(splat: Splat) -> ewa_project.Splats:
         quats=_array(scene.quats),
         scales=_array(scene.scales),
         covariances=none if splat.covariances is None else _array(splat.covariances),
-        opacities=_array(scene.opacities),
+        opacities=_array(splat.opacities),
         sh=_array(splat.sh if splat.colors is None else splat.sh[:0]),
         colors=_array(scene.means[:0] if splat.colors is None else splat.colors),
     )

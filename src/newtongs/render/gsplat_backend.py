@@ -34,7 +34,7 @@ def draw(splat: Splat) -> Rendering:
         means=like.contiguous(),
         quats=scene.quats.float(),
         scales=scene.scales.float(),
-        opacities=scene.opacities.float(),
+        opacities=splat.opacities.float(),
         colors=(splat.colors if splat.colors is not None else splat.sh).to(like).contiguous(),
         viewmats=camera.w2c.to(like)[None].contiguous(),
         Ks=camera.K.to(like)[None].contiguous(),

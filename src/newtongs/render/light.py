@@ -42,7 +42,7 @@ def draw(splat: Splat) -> Rendering:
     color, depth, alpha = render_light(
         splat.means.float()[None],
         rgb,
-        splat.scene.opacities,
+        splat.opacities,
         [splat.camera],
         background=splat.background,
     )

@@ -7,6 +7,7 @@ from torch import Tensor
 
 from ..errors import InputError
 from ..scene import Camera, GaussianScene
+from ..scene.sh import darkened
 from ..scene.transform import pack_symmetric
 from ..state import as_tensor
 
@@ -27,6 +28,8 @@ class Splat:
     """Spherical harmonics ``(N, K, 3)``."""
     colors: Tensor | None
     """RGB ``(N, 3)`` in place of ``sh``."""
+    opacities: Tensor
+    """``(N,)``, 0 to 1."""
 
 
 def prepare(
@@ -37,6 +40,8 @@ def prepare(
     covariances: Tensor | None = None,
     sh: Tensor | None = None,
     colors: Tensor | None = None,
+    opacities: Tensor | None = None,
+    shade: Tensor | None = None,
 ) -> Splat:
     """Check shapes; see :func:`newtongs.render.render` for the arguments."""
     for x, kind in ((scene, GaussianScene), (camera, Camera)):
@@ -45,14 +50,20 @@ def prepare(
     if camera.K[0, 1] != 0 or camera.K[1, 0] != 0:
         raise InputError("the renderers take cameras without skew: K[0, 1] and K[1, 0] must be 0")
     n = len(scene)
+    sh = scene.sh if sh is None else _shaped(sh, tuple(scene.sh.shape), "sh")
+    colors = None if colors is None else _shaped(colors, (n, 3), "colors")
+    if shade is not None:
+        factors = _shaped(shade, (n,), "shade")
+        sh, colors = darkened(sh, factors), None if colors is None else colors * factors[:, None]
     return Splat(
         scene=scene,
         camera=camera,
         background=_shaped(background, (3,), "background"),
         means=scene.means if means is None else _shaped(means, (n, 3), "means"),
         covariances=None if covariances is None else packed(covariances, n),
-        sh=scene.sh if sh is None else _shaped(sh, tuple(scene.sh.shape), "sh"),
-        colors=None if colors is None else _shaped(colors, (n, 3), "colors"),
+        sh=sh,
+        colors=colors,
+        opacities=scene.opacities if opacities is None else _shaped(opacities, (n,), "opacities"),
     )
 
 

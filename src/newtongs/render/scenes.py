@@ -30,6 +30,8 @@ def render(
     covariances: Tensor | None = None,
     sh: Tensor | None = None,
     colors: Tensor | None = None,
+    opacities: Tensor | None = None,
+    shade: Tensor | None = None,
 ) -> Rendering:
     """Draw a scene.
 
@@ -43,8 +45,10 @@ def render(
         covariances: ``(N, 3, 3)``, or packed ``(N, 6)`` as xx xy xz yy yz zz, likewise.
         sh: spherical harmonics ``(N, K, 3)``, likewise.
         colors: RGB ``(N, 3)``, the same from all sides, in place of spherical harmonics.
+        opacities: ``(N,)`` in place of the scene's own; what has none is not drawn.
+        shade: factors ``(N,)`` on the colours, for what lies in a shadow.
     """
-    splat = prepare(scene, camera, background, means, covariances, sh, colors)
+    splat = prepare(scene, camera, background, means, covariances, sh, colors, opacities, shade)
     draw: Callable[..., Rendering] = _module(backend_for(backend, splat.means.device)).draw
     return draw(splat)
 
@@ -98,7 +102,10 @@ def _frames(
     """The scene of each frame and what takes the place of its values."""
     if isinstance(scenes, AnimatedScene):
         for f in scenes:
-            yield scenes.scene, {"means": f.means, "covariances": f.covariances, "sh": f.sh}
+            yield scenes.scene, {
+                "means": f.means, "covariances": f.covariances, "sh": f.sh,
+                "opacities": f.opacities, "shade": f.shade,
+            }  # fmt: skip
     elif isinstance(scenes, GaussianScene):
         tracks = _together(" and ".join(given), *given.values()) if given else repeat(())
         yield from ((scenes, dict(zip(given, x, strict=True))) for x in tracks)

@@ -125,7 +125,10 @@ def _tuples(value: Any) -> Any:
 
 @dataclass(frozen=True, eq=False)
 class Animation:
-    """Objects of ``scene`` following ``states``. Frame 0 is the scene itself, bit for bit."""
+    """Objects of ``scene`` following ``states``.
+
+    Frame 0 is the scene itself, bit for bit, without what begins later.
+    """
 
     scene: GaussianScene
     """Frame 0; ids say which Gaussians belong to which object."""
@@ -140,6 +143,9 @@ class Animation:
     form: Form = "main"
     """Which affine map the objects follow: the main text's, or that of the paper's code, which
     scales along the stored coordinates instead of the object's axes."""
+    presence: Tensor | None = None
+    """When each Gaussian is to be seen ``(N,)``, uint8: ALWAYS, FIRST (in frame 0 alone) or LATER
+    (from frame 1 on), see :mod:`newtongs.scene.frames`. None: all of them, always."""
 
     def __post_init__(self) -> None:
         for index, z in self.states.items():
@@ -148,6 +154,11 @@ class Animation:
                     f"states of object {index}: expected shape ({len(self.times)}, {DIM}), "
                     f"got {tuple(z.shape)}"
                 )
+        if self.presence is not None and tuple(self.presence.shape) != (len(self.scene),):
+            raise InputError(
+                f"presence: expected one number for each of {len(self.scene)} Gaussians, "
+                f"got shape {tuple(self.presence.shape)}"
+            )
 
     def __len__(self) -> int:
         return len(self.times)
@@ -162,7 +173,7 @@ class Animation:
     def frames(self) -> AnimatedScene:
         """Frames for a renderer, in buffers that are reused; index it for one whole scene."""
         start = {i: z[0] for i, z in self.states.items()}
-        return AnimatedScene(self.scene, start, self.states, form=self.form)
+        return AnimatedScene(self.scene, start, self.states, form=self.form, presence=self.presence)
 
     def affines(self, index: int) -> tuple[Tensor, Vec3]:
         """``A (T, 3, 3)`` and ``b (T, 3)`` in float64: a mean ``g`` moves to ``A_t g + b_t``."""

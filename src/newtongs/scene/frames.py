@@ -1,7 +1,7 @@
 """A scene in motion: frame after frame, of which only the objects' Gaussians are written."""
 
-from collections.abc import Iterator
-from typing import NamedTuple
+from collections.abc import Callable, Iterator
+from typing import NamedTuple, TypeAlias
 
 import torch
 from torch import Tensor
@@ -27,6 +27,13 @@ from .transform import (
     transform,
 )
 
+# When a Gaussian is to be seen: what was mended after an object left its place must not change
+# frame 0, which is the capture itself.
+ALWAYS, FIRST, LATER = 0, 1, 2  # in all frames, in frame 0 alone, from frame 1 on
+
+Shade: TypeAlias = Callable[[int], tuple[Tensor, Tensor]]
+"""Rows ``(n,)`` that lie in the shadow in a frame, and the factors ``(n,)`` on their colours."""
+
 
 class Frame(NamedTuple):
     """One frame of an animated scene. Its tensors are overwritten by the next: clone to keep."""
@@ -39,6 +46,10 @@ class Frame(NamedTuple):
     """``(N, K, 3)``, turned with the objects."""
     turns: dict[int, Tensor]
     """Rotation ``(3, 3)`` of each object since the start, float64."""
+    opacities: Tensor
+    """``(N,)``, zero where a Gaussian is not to be seen."""
+    shade: Tensor | None = None
+    """Factors ``(N,)`` on the colours, from 0 to 1: shadows."""
 
 
 class AnimatedScene:
@@ -57,9 +68,15 @@ class AnimatedScene:
         *,
         object: Objects = None,
         form: Form = "main",
+        presence: Tensor | None = None,
+        shade: Shade | None = None,
     ) -> None:
-        """Arguments as of :func:`transform`, with states ``(T, 22)`` an object in ``z``."""
-        self.scene, self.form = scene, form
+        """Arguments as of :func:`transform`, with states ``(T, 22)`` an object in ``z``.
+
+        ``presence (N,)`` says in which frames each Gaussian is to be seen, ``shade`` which are
+        darkened in a frame.
+        """
+        self.scene, self.form, self.presence, self.shade = scene, form, presence, shade
         self.states = moving(scene, z0, z, object, dim=2)
         lengths = {len(b) for _, b in self.states.values()}
         if len(lengths) != 1:
@@ -70,11 +87,43 @@ class AnimatedScene:
         return self.length
 
     def __getitem__(self, t: int) -> GaussianScene:
-        """Frame ``t``, as :func:`transform` gives it."""
+        """Frame ``t``, as :func:`transform` gives it, without what is not to be seen."""
         if not -self.length <= t < self.length:
             raise IndexError(t)
+        t %= self.length
         z0s, zs = ({i: pair[k] for i, pair in self.states.items()} for k in (0, 1))
-        return transform(self.scene, z0s, {i: z[t] for i, z in zs.items()}, form=self.form)
+        frame = transform(self.scene, z0s, {i: z[t] for i, z in zs.items()}, form=self.form)
+        if self.shade is not None:
+            rows, factors = self.shade(t)
+            sh = frame.sh.clone()
+            sh[rows] = harmonics.darkened(sh[rows], factors)
+            frame = frame.replace(sh=sh)
+        return frame if self.presence is None else frame[~self._hidden(t)]
+
+    @property
+    def still(self) -> Tensor:
+        """Mask ``(N,)`` of what is the same in all frames, shadows aside."""
+        out = torch.ones(len(self.scene), dtype=torch.bool, device=self.scene.means.device)
+        for index in self.states:
+            out[rows_of(self.scene, index)] = False
+        return out if self.presence is None else out & (self.presence == ALWAYS).to(out.device)
+
+    def _hidden(self, t: int) -> Tensor:
+        """Mask ``(N,)`` of what is not to be seen in frame ``t``."""
+        assert self.presence is not None
+        return self.presence == (LATER if t == 0 else FIRST)
+
+    def _opacities(self, t: int) -> Tensor:
+        opacities = self.scene.opacities
+        return opacities if self.presence is None else opacities.masked_fill(self._hidden(t), 0)
+
+    def _factors(self, t: int) -> Tensor | None:
+        if self.shade is None:
+            return None
+        rows, factors = self.shade(t)
+        out = torch.ones(len(self.scene), device=self.scene.means.device)
+        out[rows] = factors.to(out)
+        return out
 
     def __iter__(self) -> Iterator[Frame]:
         """Frames in order, in buffers of this iterator in which only the objects' rows change."""
@@ -83,10 +132,13 @@ class AnimatedScene:
         tracks = [
             _Track(scene, buffers[1], i, z0, z, self.form) for i, (z0, z) in self.states.items()
         ]
+        opacities = scene.opacities
         for t in range(self.length):
             for track in tracks:
                 track.write(t, *buffers)
-            yield Frame(*buffers, {track.index: track.turns[t] for track in tracks})
+            turns = {track.index: track.turns[t] for track in tracks}
+            opacities = self._opacities(t) if t < 2 else opacities  # the same ever after
+            yield Frame(*buffers, turns, opacities, self._factors(t))
 
 
 class _Track:

@@ -40,6 +40,14 @@ def basis(directions: Vec3, degree: int = MAX_DEGREE) -> Tensor:
     return torch.stack(functions, dim=-1)
 
 
+def darkened(sh: Tensor, factors: Tensor) -> Tensor:
+    """Coefficients ``(N, K, 3)`` of colours that are ``factors (N,)`` times as bright."""
+    f = factors.to(sh)[:, None]
+    out = sh * f[..., None]
+    out[:, 0] -= 0.5 * (1 - f) / SH_C0
+    return out
+
+
 def _degree_2(x: Tensor, y: Tensor, z: Tensor) -> list[Tensor]:
     return [
         C2_MIXED * x * y,
