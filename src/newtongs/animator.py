@@ -20,6 +20,7 @@ from .scene.animation import About, Animation
 from .scene.cameras import Camera
 from .scene.gaussians import BACKGROUND, GaussianScene, join
 from .scene.placing import extent, floor_disc, panel
+from .scene.shadows import ShadowName
 from .scene.transform import Form
 from .scene.world_frame import WorldFrame
 from .stage import STAGE_HEIGHT, Stage, Told, move_stage, opened, pick, settle
@@ -52,6 +53,7 @@ def animate(
     goal: str | None = None,
     physics: Physics | None = None,
     show_floor: bool = True,
+    shadow: bool = True,
     axes: str | None = None,
     progress: Told | None = None,
     **push: Unpack[PushFields],
@@ -79,6 +81,8 @@ def animate(
         goal: search the velocities that reach it: "land at X Z" or "displace DX DY DZ".
         physics: the dynamics; :data:`newtongs.pushes.PAPER` is the paper's to the letter.
         show_floor: draw what was only assumed or given: a floor, planes, boxes.
+        shadow: darken what lies under the objects. A capture shows the shadows of its frame 0, so
+            only new ones are drawn there.
         axes: where +x, +y and +z of the scene's file point, such as "RDF". Default: its format's.
         progress: called with (what, done, in all) during longer work.
         **push: fields of the single :class:`Push`.
@@ -120,7 +124,16 @@ def animate(
         boxes=tuple((*b.low, *b.high) for b in boxes), goal_missed_by=missed,
     )  # fmt: skip
     form: Form = "impl" if physics.literal else "main"
-    return Animation(shown, times, dict(enumerate(states)), stage.world, about, form=form)
+    return Animation(
+        shown, times, dict(enumerate(states)), stage.world, about, form=form,
+        shadow=_shadow(stage) if shadow and not physics.literal else "none",
+    )  # fmt: skip
+
+
+def _shadow(stage: Stage) -> ShadowName:
+    """Nothing has its shadow yet in our own scenes, where it is set into another, or alone."""
+    bare = stage.floor_is == "known" or stage.moved or stage.alone
+    return "all" if bare else "new"
 
 
 def _about(

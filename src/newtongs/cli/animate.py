@@ -220,6 +220,8 @@ class Animate(Picture):
     """Ignore the solid parts of the scene: only its floor can be touched, and is endless."""
     hide_floor: bool = False
     """Do not draw floors, planes and boxes that the capture does not show."""
+    no_shadow: bool = False
+    """Do not darken what lies under the moving objects."""
 
     def views(self, animation: "Animation") -> "list[Camera]":
         """As elsewhere; the paper's own with ``--paper``."""
@@ -267,6 +269,7 @@ class Animate(Picture):
                 goal=self.goal,
                 physics=self.physics(),
                 show_floor=not self.hide_floor,
+                shadow=not self.no_shadow,
                 axes=self.axes,
                 progress=advance,
             )

@@ -26,10 +26,10 @@ from torch import Tensor
 from .. import rotations
 from ..errors import InputError
 from ..files import write_atomically
-from ..scene.animation import Animation
+from ..scene.animation import Animation, Placement
 from ..scene.gaussians import SH_DEGREES, GaussianScene
 from ..types import Quat
-from .parts import parts, provenance, to_json
+from .parts import Part, parts, provenance, to_json
 
 SPLATS = "KHR_gaussian_splatting"
 EXTENSION = {
@@ -57,10 +57,7 @@ def write_glb(animation: Animation, path: Path | str, *, sh_degree: int | None =
     file = _Document(animation)
     for part in parts(animation, sh_degree=sh_degree):
         mesh = file.add_mesh(part.name, part.scene)
-        if part.id is None:
-            file.add_node({"name": part.name, "mesh": mesh})
-        else:
-            file.add_object(part.name, mesh, part.id)
+        file.add_part(part, mesh)
     data = file.to_bytes()
     write_atomically(Path(path), lambda f: f.writelines(data))
 
@@ -136,9 +133,16 @@ class _Document:
         self.tree["nodes"][parent].setdefault("children", []).append(index)
         return index
 
-    def add_object(self, name: str, mesh: int, index: int) -> None:
-        """The two nodes of a moving object, and the tracks of the outer one."""
-        place = self.animation.placement(index)
+    def add_part(self, part: Part, mesh: int) -> None:
+        """One node of what stands still, two of what moves; a shadow says whose it is."""
+        if part.placement is None:
+            self.add_node({"name": part.name, "mesh": mesh})
+            return
+        extras = {"object": part.id} if part.shadow_of is None else {"shadow": part.shadow_of}
+        self.add_moving(part.name, mesh, part.placement, extras)
+
+    def add_moving(self, name: str, mesh: int, place: Placement, extras: dict[str, Any]) -> None:
+        """The two nodes of what moves, and the tracks of the outer one."""
         tracks = {
             "translation": place.translation,
             "rotation": xyzw(place.rotation),
@@ -150,7 +154,7 @@ class _Document:
             "mesh": mesh,
             "rotation": _list(xyzw(place.inner_rotation)),
             "translation": _list(_turned(place.inner_rotation, place.inner_translation)),
-            "extras": {"object": index},
+            "extras": extras,
         }
         self.add_node(inner, parent=outer)
         if self.moves:

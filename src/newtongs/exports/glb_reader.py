@@ -47,7 +47,7 @@ class Tracks(NamedTuple):
 def read_glb(path: Path | str) -> tuple[GaussianScene, Tracks]:
     """The Gaussians of a file that :func:`write_glb` wrote, and their motion.
 
-    The Gaussians stand in the order still, then object by object.
+    The Gaussians stand in the order still, then object by object; shadows are left out.
     """
     path = existing_file(path, "a file of Gaussians")
     with foreign(path, "glTF with Gaussians"):
@@ -100,8 +100,9 @@ class _Reader:
             raise InputError("its nodes form a loop")
         node = self.tree["nodes"][index]
         here = above @ self._local(index)
-        if "mesh" in node:
-            name = int(node.get("extras", {}).get("object", BACKGROUND))
+        extras = node.get("extras", {})
+        if "mesh" in node and "shadow" not in extras:
+            name = int(extras.get("object", BACKGROUND))
             if name in matrices:
                 raise InputError(f"two of its nodes hold object {name}")
             matrices[name] = here.expand(len(self.times), 4, 4)

@@ -28,7 +28,7 @@ from torch import Tensor
 
 from ..errors import InputError
 from ..files import write_atomically
-from ..scene.animation import Animation
+from ..scene.animation import Animation, Placement
 from ..scene.cameras import Camera
 from ..scene.framing import default_camera
 from ..scene.gaussians import GaussianScene, join
@@ -63,7 +63,7 @@ def write_html(
     numbers, ranges = _pack(scene)
     meta = {
         "count": len(scene),
-        "groups": _groups(animation, pieces),
+        "groups": _groups(pieces),
         "times": (animation.times - animation.times[0]).double().tolist(),
         "camera": _camera(animation, camera or default_camera(animation)),
         "up": animation.world.up.tolist(),
@@ -94,18 +94,17 @@ def _color(background: Sequence[float]) -> list[float]:
     return color
 
 
-def _groups(animation: Animation, pieces: list[Part]) -> list[dict[str, Any]]:
+def _groups(pieces: list[Part]) -> list[dict[str, Any]]:
     """Which Gaussians follow which track; the still ones follow none."""
     groups, first = [], 0
     for part in pieces:
-        track = None if part.id is None else _track(animation, part.id)
+        track = None if part.placement is None else _track(part.placement)
         groups.append({"first": first, "count": len(part.scene), "track": track})
         first += len(part.scene)
     return groups
 
 
-def _track(animation: Animation, index: int) -> dict[str, Any]:
-    place = animation.placement(index)
+def _track(place: Placement) -> dict[str, Any]:
     tracks = {"p": place.translation, "q": place.rotation, "s": place.scale}
     return {name: _short(x) for name, x in tracks.items()}
 

@@ -8,25 +8,30 @@ from torch import Tensor
 
 from .. import __version__
 from ..errors import InputError
-from ..scene.animation import Animation
+from ..scene.animation import Animation, Placement
 from ..scene.frames import FIRST
 from ..scene.gaussians import BACKGROUND, GaussianScene
 from ..scene.transform import rows_of
+from .decals import decals
 
 
 class Part(NamedTuple):
     """Gaussians that share one motion."""
 
     id: int | None
-    """Object id; None for everything that stands still."""
+    """Object id; None for everything that stands still, and for shadows."""
     name: str
     """For people and for the nodes of a file."""
     scene: GaussianScene
     """The Gaussians as they are in frame 0."""
+    placement: Placement | None = None
+    """How they move; None where they stand still."""
+    shadow_of: int | None = None
+    """The object whose shadow this is."""
 
 
 def parts(animation: Animation, *, sh_degree: int | None = None) -> list[Part]:
-    """The still Gaussians first, where there are any, then each moving object.
+    """The still Gaussians first, where there are any, then each moving object, then shadows.
 
     ``sh_degree`` cuts view-dependent colour off above that degree; it never adds any.
     """
@@ -41,9 +46,23 @@ def parts(animation: Animation, *, sh_degree: int | None = None) -> list[Part]:
             raise InputError(f"no object {index} in the scene; there are {scene.object_ids}")
         moving[rows] = True
         name = "background" if index == BACKGROUND else f"object_{index}".replace("-", "m")
-        objects.append(Part(index, name, scene[rows]))
+        objects.append(Part(index, name, scene[rows], animation.placement(index)))
     rest = there & ~moving
-    return ([Part(None, "still", scene[rest])] if rest.any() else []) + objects
+    still = [Part(None, "still", scene[rest])] if rest.any() else []
+    return still + objects + _shadows(animation, scene.sh_degree)
+
+
+def _shadows(animation: Animation, sh_degree: int) -> list[Part]:
+    """Decals, with as many coefficients as all the rest."""
+    return [
+        Part(None, f"shadow_{i}", _with_sh(decal.scene, sh_degree), decal.placement, i)
+        for i, decal in decals(animation).items()
+    ]
+
+
+def _with_sh(scene: GaussianScene, degree: int) -> GaussianScene:
+    missing = (degree + 1) ** 2 - scene.sh.shape[1]
+    return scene.replace(sh=torch.nn.functional.pad(scene.sh, (0, 0, 0, missing)))
 
 
 def ever_after(animation: Animation) -> Tensor:

@@ -31,13 +31,14 @@ from ..scene.frames import ALWAYS, FIRST, LATER
 from ..scene.gaussians import GaussianScene
 from ..scene.io.axes import OURS
 from ..scene.io.formats import axes_of, load, save
+from ..scene.shadows import ShadowName
 from ..scene.transform import Form
 from ..scene.world_frame import WorldFrame
 from ..state import LAYOUT, State
 from .parts import provenance, to_json
 
 FORMAT, VERSION = "newtongs animation", 4
-# 1 had a free-form "info" in place of "about", 2 no "affine", 3 no "presence".
+# 1 had a free-form "info" in place of "about", 2 no "affine", 3 no "presence" and no "shadow".
 READABLE = (1, 2, 3, 4)
 FIELDS = ("means", "quats", "log_scales", "logits", "sh")
 BLOCK = 2**20
@@ -87,6 +88,7 @@ def _tree(animation: Animation, scene: dict[str, Any], numbers: dict[str, Any]) 
         "seconds": float(animation.times[-1] - animation.times[0]),
         "scene": scene,
         "affine": animation.form,
+        "shadow": animation.shadow,
         "numbers": numbers,
         "world": {
             "rotation": world.rotation.tolist(),
@@ -99,7 +101,7 @@ def _tree(animation: Animation, scene: dict[str, Any], numbers: dict[str, Any]) 
 
 def _oldest_version(animation: Animation) -> int:
     """The oldest version that can say it, so that older readers take what they can."""
-    if animation.presence is not None:
+    if animation.presence is not None or animation.shadow != "none":
         return VERSION
     return 3 if animation.form != "main" else 2
 
@@ -227,7 +229,10 @@ def _animation(tree: dict[str, Any], arrays: Arrays, scene: GaussianScene) -> An
             torch.tensor(world["offset"], dtype=torch.float64),
         ),
         about=About.from_json(tree.get("about", {})),
-        form=_form(tree.get("affine", "main")),
+        form=cast(Form, _one_of("affine", tree.get("affine", "main"), get_args(Form))),
+        shadow=cast(
+            ShadowName, _one_of("shadow", tree.get("shadow", "none"), get_args(ShadowName))
+        ),
         presence=_presence(arrays, len(scene)),
     )
 
@@ -241,10 +246,10 @@ def _presence(arrays: Arrays, n: int) -> Tensor | None:
     return torch.from_numpy(x.astype(np.uint8))
 
 
-def _form(name: object) -> Form:
-    if name not in get_args(Form):
-        raise InputError(f"its affine is {name!r}, one of {', '.join(get_args(Form))} was expected")
-    return cast(Form, name)
+def _one_of(what: str, name: object, known: tuple[str, ...]) -> object:
+    if name not in known:
+        raise InputError(f"its {what} is {name!r}, one of {', '.join(known)} was expected")
+    return name
 
 
 def _floats(x: npt.NDArray[Any]) -> Tensor:

@@ -59,10 +59,10 @@ def _write(animation: Animation, folder: Path, ending: str, sh_degree: int | Non
     stage = _stage(animation, layer)
     for part in parts(animation, sh_degree=sh_degree):
         where = f"{ROOT}/{part.name}"
-        if part.id is None:
+        if part.placement is None:
             _splats(stage, where, part.scene)
         else:
-            _moving(stage, where, animation.placement(part.id), timecodes(animation))
+            _moving(stage, where, part.placement, timecodes(animation))
             _splats(stage, f"{where}/rest/splats", part.scene)
     stage.GetRootLayer().Save()
     if not package:

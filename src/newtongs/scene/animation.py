@@ -14,8 +14,9 @@ from .. import rotations
 from ..errors import InputError
 from ..state import DIM, State
 from ..types import Quat, StateTensor, Times, Vec3
-from .frames import AnimatedScene
+from .frames import AnimatedScene, Shade
 from .gaussians import GaussianScene
+from .shadows import ContactShadow, ShadowName
 from .transform import IMPL_FLOOR, Form, affine
 from .world_frame import WorldFrame
 
@@ -146,6 +147,8 @@ class Animation:
     presence: Tensor | None = None
     """When each Gaussian is to be seen ``(N,)``, uint8: ALWAYS, FIRST (in frame 0 alone) or LATER
     (from frame 1 on), see :mod:`newtongs.scene.frames`. None: all of them, always."""
+    shadow: ShadowName = "none"
+    """Which contact shadows are drawn: none, all, or only those that frame 0 does not have."""
 
     def __post_init__(self) -> None:
         for index, z in self.states.items():
@@ -173,7 +176,16 @@ class Animation:
     def frames(self) -> AnimatedScene:
         """Frames for a renderer, in buffers that are reused; index it for one whole scene."""
         start = {i: z[0] for i, z in self.states.items()}
-        return AnimatedScene(self.scene, start, self.states, form=self.form, presence=self.presence)
+        return AnimatedScene(
+            self.scene, start, self.states, form=self.form, presence=self.presence,
+            shade=self._shade(),
+        )  # fmt: skip
+
+    def _shade(self) -> Shade | None:
+        if self.shadow == "none" or not self.states:
+            return None
+        affines = {i: self.affines(i) for i in self.states}
+        return ContactShadow(self.scene, affines, self.world.up, kind=self.shadow)
 
     def affines(self, index: int) -> tuple[Tensor, Vec3]:
         """``A (T, 3, 3)`` and ``b (T, 3)`` in float64: a mean ``g`` moves to ``A_t g + b_t``."""

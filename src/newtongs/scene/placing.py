@@ -18,7 +18,7 @@ VISIBLE = 0.1  # fainter Gaussians have no say in it
 TAIL = 0.002  # share of an object's Gaussians at either end that are taken for floaters
 
 DISC_GAUSSIANS = 12_000
-PANEL_GAUSSIANS = 2500
+PANEL_GAUSSIANS = 10_000
 LIGHT, DARK = 0.90, 0.80  # greys of the disc's rings
 RINGS = 6
 

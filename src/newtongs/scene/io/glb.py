@@ -180,7 +180,7 @@ def _scene(file: _Glb) -> GaussianScene:
     """All Gaussians below the scene's nodes, in the order of the nodes."""
     found, bytes_needed = [], 0
     for node, M in _walked(file):
-        if "mesh" not in node:
+        if "mesh" not in node or _is_shadow(node):
             continue
         for primitive in file.item("meshes", node["mesh"]).get("primitives", []):
             if SPLATS not in primitive.get("extensions", {}):
@@ -200,6 +200,12 @@ def _ids(node: dict[str, Any], n: int) -> Tensor:
     extras = node.get("extras")
     index = extras.get("object") if isinstance(extras, dict) else None
     return torch.full((n,), index if _is_index(index, 1 << 31) else BACKGROUND)  # type: ignore[arg-type]
+
+
+def _is_shadow(node: dict[str, Any]) -> bool:
+    """Whether it only darkens what is under an object, in a file of ours."""
+    extras = node.get("extras")
+    return isinstance(extras, dict) and "shadow" in extras
 
 
 def _walked(file: _Glb) -> Iterator[tuple[dict[str, Any], Tensor]]:

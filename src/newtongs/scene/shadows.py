@@ -1,0 +1,168 @@
+"""Contact shadows: what an object is close to is darker under it.
+
+No light is known in a capture, so these are shadows of the sky: a point of the support sees less
+of it where the object is just above. The object is stood for by points spread over it. For an
+object of size ``L``, one at a height ``h`` above the support covers a spot of width
+``(0.09 + 0.3 h / L) L`` with weight ``(1 - 2 h / L)^2``, and nothing from half its size upwards.
+The sum ``c`` of all spots leaves ``1 - 0.75 (1 - exp(-0.45 c))`` of the light.
+
+Films and PLY frames darken the support's own Gaussians. Files that can only move Gaussians get a
+decal: a sheet of dark ones just above the support, which follows the object and shrinks as it
+rises.
+"""
+
+import math
+from collections.abc import Mapping, Sequence
+from typing import Any, Literal, NamedTuple, TypeAlias
+
+import numpy as np
+import numpy.typing as npt
+import torch
+from torch import Tensor
+
+from ..types import Vec3
+from .gaussians import GaussianScene
+from .placing import across
+from .transform import rows_of
+
+Array: TypeAlias = npt.NDArray[Any]
+Affines: TypeAlias = Mapping[int, tuple[Tensor, Tensor]]  # by object: A (T, 3, 3), b (T, 3)
+ShadowName: TypeAlias = Literal["none", "all", "new"]
+"""``all`` shadows; only the ``new`` ones, where a capture shows those of its frame 0; or none."""
+
+POINTS = 96  # that stand for an object
+CANDIDATES = 4000  # Gaussians that they are chosen from
+HIGHEST = 0.5  # of the object's size: from there on it casts none
+BLUR, SPREAD = 0.09, 0.3  # width of a spot over the size: at contact, and more with each height
+WIDEST = 3.0  # widths of a spot at which it ends
+STRENGTH, DENSITY = 0.75, 0.45
+OVERHEAD = 0.1  # of the size: how far above a point of the object the support may still be dark
+BALL = 0.65  # diameter of a ball over sqrt(n) d, for n points spread over it
+OPAQUE = 0.3  # fainter Gaussians cast none
+NEIGHBOURS, LONELY = 8, 4.0  # a point whose 8th neighbour is 4 times as far as usual is a floater
+
+
+class Caster(NamedTuple):
+    """An object that casts a shadow."""
+
+    points: Array
+    """``(T, POINTS, 3)`` in all frames: along the two axes across up, then up."""
+    size: float
+    """Geometric mean of its largest extent and the diameter of a ball with as much surface."""
+
+
+def casters(scene: GaussianScene, affines: Affines, up: Vec3) -> dict[int, Caster]:
+    """All moving objects by id; a mean ``g`` moves to ``A_t g + b_t``."""
+    axes = upright_axes(up)
+    return {i: _caster(scene[rows_of(scene, i)], *Ab, axes) for i, Ab in affines.items()}
+
+
+def upright_axes(up: Vec3) -> Tensor:
+    """Rows: the two directions across up, and up ``(3, 3)``, float64."""
+    return torch.stack([*across(up), up.double()])
+
+
+def _caster(thing: GaussianScene, A: Tensor, b: Tensor, axes: Tensor) -> Caster:
+    opaque = thing.means[thing.opacities >= OPAQUE]
+    means = (opaque if len(opaque) else thing.means).double().cpu().numpy()
+    dense = _without_outliers(means[:: max(1, len(means) // CANDIDATES)])
+    points = spread_points(dense, POINTS)
+    moved = torch.from_numpy(points) @ A.mT.cpu() + b.unsqueeze(1).cpu()
+    largest = float(np.ptp(dense, axis=0).max())
+    return Caster((moved @ axes.T).numpy(), math.sqrt(_ball(points) * largest) or 1e-9)
+
+
+def _ball(points: Array) -> float:
+    """Diameter of the ball whose surface is as large as the one that the points are spread over.
+
+    The surface is in proportion to the points and the square of their distance ``d`` from the next.
+    """
+    from scipy.spatial import cKDTree
+
+    d = cKDTree(points).query(points, k=[min(2, len(points))])[0].mean()
+    return BALL * math.sqrt(len(points)) * float(d)
+
+
+def _without_outliers(x: Array) -> Array:
+    """The points ``(N, 3)`` that have others around them: floaters would be the first chosen."""
+    from scipy.spatial import cKDTree
+
+    if len(x) <= NEIGHBOURS:
+        return x
+    gap = cKDTree(x).query(x, k=[NEIGHBOURS + 1])[0][:, 0]
+    return x[gap <= LONELY * np.median(gap)]
+
+
+def spread_points(x: Array, count: int) -> Array:
+    """At most ``count`` of the points ``(N, 3)``, each as far from the others as can be."""
+    chosen = np.empty(min(count, len(x)), int)
+    chosen[0] = ((x - x.mean(0)) ** 2).sum(-1).argmax()
+    nearest = np.full(len(x), np.inf)
+    for k in range(1, len(chosen)):
+        nearest = np.minimum(nearest, ((x - x[chosen[k - 1]]) ** 2).sum(-1))
+        chosen[k] = nearest.argmax()
+    return x[chosen]
+
+
+# --- the support's own Gaussians -----------------------------------------------------------------
+
+
+class ContactShadow:
+    """Factors on the colours of what lies under the objects, frame by frame."""
+
+    def __init__(
+        self, scene: GaussianScene, affines: Affines, up: Vec3, *, kind: ShadowName
+    ) -> None:
+        """Of the objects that ``affines`` move; ``up`` is a unit vector ``(3,)``."""
+        casting = casters(scene, affines, up)
+        if kind == "new":  # what never moves has its shadow already
+            casting = {i: c for i, c in casting.items() if np.ptp(c.points, axis=0).any()}
+        self.casters = list(casting.values())
+        self.rows, self.at = receivers(scene, affines, self.casters, up)
+        self.wide = _variances(scene, self.rows)
+        self.first = self._light(0) if kind == "new" else None
+
+    def __call__(self, t: int) -> tuple[Tensor, Tensor]:
+        """Rows ``(n,)`` that are darker in frame ``t``, and factors ``(n,)`` on their colours."""
+        light = self._light(t)
+        if self.first is not None:
+            light = np.minimum(light / self.first, 1)
+        dark = np.flatnonzero(light < 1)
+        return self.rows[torch.from_numpy(dark)], torch.from_numpy(light[dark])
+
+    def _light(self, t: int) -> Array:
+        """What is left of the light at every receiver ``(R,)``, float32."""
+        from .shadow_kernel import add_cover  # numba takes a moment to import
+
+        cover = np.zeros(len(self.at))
+        for caster in self.casters:
+            add_cover(self.at, self.wide, caster.points[t], caster.size, cover)
+        return (1 - STRENGTH * (1 - np.exp(-DENSITY * cover))).astype(np.float32)
+
+
+def receivers(
+    scene: GaussianScene, affines: Affines, casting: Sequence[Caster], up: Vec3
+) -> tuple[Tensor, Array]:
+    """Rows of still Gaussians that any shadow may fall on, and where they are ``(R, 3)``."""
+    near = torch.zeros(len(scene), dtype=torch.bool)
+    at = scene.means.cpu() @ upright_axes(up).T.float()
+    for caster in casting:
+        low, high = reach(caster.points.min((0, 1)), caster.points.max((0, 1)), caster.size)
+        near |= ((at >= torch.tensor(low)) & (at <= torch.tensor(high))).all(-1)
+    for index in affines:
+        near[rows_of(scene, index).cpu()] = False
+    rows = near.nonzero().squeeze(-1)
+    return rows, at[rows].double().numpy()
+
+
+def _variances(scene: GaussianScene, rows: Tensor) -> Array:
+    """Mean square width ``(R,)`` of Gaussians along their two longer axes."""
+    square = scene.log_scales[rows].double().cpu().mul(2).exp()
+    return (0.5 * (square.sum(-1) - square.amin(-1))).numpy()
+
+
+def reach(low: Array, high: Array, size: float) -> tuple[Array, Array]:
+    """The box ``(3,)``, ``(3,)`` in which points between two corners cast shadows."""
+    side = 2 * WIDEST * (BLUR + SPREAD * HIGHEST) * size
+    below, above = HIGHEST * size, OVERHEAD * size
+    return low - np.array([side, side, below]), high + np.array([side, side, above])
