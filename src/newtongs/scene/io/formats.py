@@ -10,7 +10,7 @@ format                        read  write  remarks
 ``.splat``                    yes   yes    32 bytes a Gaussian, colour without direction
 ``.ksplat``                   yes          mkkellogg's viewer, all three levels of compression
 ``lod-meta.json``             yes          streamed SOG: one level of detail
-``.glb``                      yes          glTF with ``KHR_gaussian_splatting``, at rest
+``.glb``                      yes   yes    glTF with ``KHR_gaussian_splatting``, at rest
 ``.pt .npy .safetensors``     yes          LGM tensors ``(..., N, 14)``
 ============================  ====  =====  ========================================================
 
@@ -31,7 +31,7 @@ import torch
 from ...errors import InputError
 from ...files import existing_file, write_atomically
 from ..gaussians import SCALE_FLOOR, GaussianScene, color_to_sh, opacity_to_logit
-from . import glb, ksplat, lgm, lod, packed, sog, sog_writer, splat_ply
+from . import glb, glb_writer, ksplat, lgm, lod, packed, sog, sog_writer, splat_ply
 from .axes import OURS, to_ours
 from .axes import checked as checked_axes
 from .lgm import from_lgm, to_lgm
@@ -53,7 +53,8 @@ READABLE = (
     ".npy",
     ".safetensors",
 )
-WRITABLE = (".ply", ".compressed.ply", ".spz", ".sog", ".splat")
+WRITABLE = (".ply", ".compressed.ply", ".spz", ".sog", ".splat", ".glb")
+COMPRESSED_GLB = ".compressed.glb"
 
 
 class _Turned(NamedTuple):
@@ -146,6 +147,8 @@ def save(scene: GaussianScene, path: Path | str) -> None:
         sog_writer.write(scene, path)
     elif name.endswith(".splat"):
         _write_splat(scene, path)
+    elif name.endswith(".glb"):
+        glb_writer.write(scene, path, compress=name.endswith(COMPRESSED_GLB))
     else:
         raise InputError(f"cannot write {path}: expected a name that ends in {', '.join(WRITABLE)}")
 
