@@ -1,7 +1,7 @@
 """Read a ``.glb`` of animated Gaussians back: what a viewer would see, frame by frame."""
 
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt

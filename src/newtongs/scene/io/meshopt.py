@@ -13,7 +13,6 @@ four normalised shorts of the three smaller components.
 import math
 from typing import Any
 
-import numba
 import numpy as np
 import numpy.typing as npt
 
@@ -40,7 +39,9 @@ def encode(rows: Array) -> Bytes:
         raise ValueError(f"cannot pack {n} rows of {width} bytes")
     groups = -(-n // GROUP) + n // _block_rows(width) + 1
     out = np.empty(1 + width * groups * (GROUP + 2) + WIDEST, np.uint8)
-    return out[: _encode(x, _block_rows(width), max(width, LEAST_TAIL), out)].copy()
+    from .meshopt_loops import pack
+
+    return out[: pack(x, _block_rows(width), max(width, LEAST_TAIL), out)].copy()
 
 
 def decode(data: bytes | memoryview, n: int, width: int) -> Bytes:
@@ -54,8 +55,10 @@ def decode(data: bytes | memoryview, n: int, width: int) -> Bytes:
     # Two bits a group is the least there can be, which bounds what a small file can ask for.
     if n * width > 64 * len(stream):
         raise InputError(f"meshopt: {len(stream):,} bytes cannot hold {n:,} rows of {width}")
+    from .meshopt_loops import unpack
+
     out = np.empty((n, width), np.uint8)
-    if _decode(stream, _block_rows(width), tail, out) != len(stream) - tail:
+    if unpack(stream, _block_rows(width), tail, out) != len(stream) - tail:
         raise InputError("a meshopt stream is damaged: it ends too early or too late")
     return out
 
@@ -106,9 +109,7 @@ def to_quaternions(rows: Bytes) -> npt.NDArray[np.int16]:
     w = np.sqrt(np.maximum(0, 1 - (small**2).sum(1)))
     out = np.empty((len(x), 4), "<i2")
     others = ((tag & 3)[:, None] + np.arange(4)) & 3
-    np.put_along_axis(
-        out, others, np.rint(np.column_stack([w, small]) * 32767).astype("<i2"), 1
-    )
+    np.put_along_axis(out, others, np.rint(np.column_stack([w, small]) * 32767).astype("<i2"), 1)
     return out
 
 
@@ -126,113 +127,3 @@ def unfiltered(rows: Bytes, filter: str) -> Bytes:
 
 def _block_rows(width: int) -> int:
     return min(BLOCK_BYTES // width & ~(GROUP - 1), BLOCK_ROWS)
-
-
-@numba.njit(cache=True, nogil=True)
-def _encode(x: Array, block: int, tail: int, out: Array) -> int:
-    """Fill ``out``; the number of bytes."""
-    n, width = x.shape
-    out[0] = 0xA0
-    at = 1
-    folded = np.zeros(256, np.uint8)
-    for first in range(0, n, block):
-        last = min(first + block, n)
-        groups = (last - first + 15) // 16
-        for k in range(width):
-            before = x[max(first - 1, 0), k]
-            folded[:] = 0
-            for i in range(first, last):
-                d = np.uint8(x[i, k] - before)
-                folded[i - first] = np.uint8((d << 1) ^ (255 if d & 128 else 0))
-                before = x[i, k]
-            head = at
-            at += (groups + 3) // 4
-            out[head:at] = 0
-            for g in range(groups):
-                bits, end = _pack_group(folded[16 * g : 16 * g + 16], out, at)
-                out[head + g // 4] |= np.uint8(bits << (2 * (g % 4)))
-                at = end
-    out[at : at + tail] = 0
-    out[at + tail - width : at + tail] = x[0]
-    return at + tail
-
-
-@numba.njit(cache=True, nogil=True)
-def _pack_group(d: Array, out: Array, at: int) -> tuple[int, int]:
-    """Write 16 differences in as few bytes as may be; the code of the width, and where it ends."""
-    over2, over4, any_ = 0, 0, False
-    for v in d:
-        any_ |= v > 0
-        over2 += v >= 3
-        over4 += v >= 15
-    if not any_:
-        return 0, at
-    size2, size4 = 4 + over2, 8 + over4
-    if min(size2, size4) >= 16:
-        out[at : at + 16] = d
-        return 3, at + 16
-    bits = 2 if size2 <= size4 else 4
-    most = (1 << bits) - 1
-    rest = at + 2 * bits
-    for i in range(16):
-        byte, shift = at + i * bits // 8, 8 - bits - (i * bits) % 8
-        if (i * bits) % 8 == 0:
-            out[byte] = 0
-        out[byte] |= np.uint8(min(d[i], most) << shift)
-        if d[i] >= most:
-            out[rest] = d[i]
-            rest += 1
-    return (1 if bits == 2 else 2), rest
-
-
-@numba.njit(cache=True, nogil=True)
-def _decode(data: Array, block: int, tail: int, out: Array) -> int:
-    """Fill ``out``; how many bytes before the tail were used, or -1 where they are too few."""
-    n, width = out.shape
-    end = len(data) - tail
-    at = 1
-    before = data[len(data) - width :].copy()
-    group = np.zeros(16, np.uint8)
-    for first in range(0, n, block):
-        last = min(first + block, n)
-        groups = (last - first + 15) // 16
-        for k in range(width):
-            head = at
-            at += (groups + 3) // 4
-            if at > end:
-                return -1
-            for g in range(groups):
-                at = _unpack_group(data, at, end, data[head + g // 4] >> (2 * (g % 4)) & 3, group)
-                if at < 0:
-                    return -1
-                for i in range(16 * g, min(16 * g + 16, last - first)):
-                    v = group[i - 16 * g]
-                    before[k] += np.uint8((v >> 1) ^ (255 if v & 1 else 0))
-                    out[first + i, k] = before[k]
-    return at
-
-
-@numba.njit(cache=True, nogil=True)
-def _unpack_group(data: Array, at: int, end: int, code: int, group: Array) -> int:
-    """Read 16 differences; where they end, or -1 beyond ``end``."""
-    if code == 0:
-        group[:] = 0
-        return at
-    if code == 3:
-        if at + 16 > end:
-            return -1
-        group[:] = data[at : at + 16]
-        return at + 16
-    bits = 2 * code
-    most, rest = (1 << bits) - 1, at + 2 * bits
-    if rest > end:
-        return -1
-    for i in range(16):
-        v = data[at + i * bits // 8] >> (8 - bits - (i * bits) % 8) & most
-        if v == most:
-            if rest >= end:
-                return -1
-            v = data[rest]
-            rest += 1
-        group[i] = v
-    return rest

@@ -43,10 +43,10 @@ def morton_order(means: Floats) -> npt.NDArray[np.intp]:
     low, high = means.min(0).astype(np.float64), means.max(0).astype(np.float64)
     unit = (means - low) / np.maximum(high - low, 1e-30)
     x = (unit * ((1 << 21) - 1)).astype(np.uint64)
-    return np.argsort(_every_third(x) @ np.array([1, 2, 4], np.uint64), kind="stable")
+    return np.argsort(every_third(x) @ np.array([1, 2, 4], np.uint64), kind="stable")
 
 
-def _every_third(x: npt.NDArray[np.uint64]) -> npt.NDArray[np.uint64]:
+def every_third(x: npt.NDArray[np.uint64]) -> npt.NDArray[np.uint64]:
     """The 21 bits of each number, spread to every third place."""
     for shift, mask in (
         (32, 0x1F00000000FFFF), (16, 0x1F0000FF0000FF), (8, 0x100F00F00F00F00F),
