@@ -229,7 +229,7 @@ def test_a_page_reads_back_as_the_ellipsoids_it_was_made_of(tmp_path, compress, 
     back = read_html(tmp_path / "a.html")
     scene = join(*(part.scene for part in parts(animation, sh_degree=degree)))
     nearest = torch.cdist(scene.means.double(), back.means.double()).min(1)
-    assert nearest.values.max() < 1e-4
+    assert nearest.values.max() < (3e-4 if compress else 1e-9)  # 16 bits an axis
     assert torch.equal(nearest.indices.sort().values, torch.arange(len(scene)))
     back = back[nearest.indices]
     size = scene.covariances.diagonal(dim1=1, dim2=2).sum(1)

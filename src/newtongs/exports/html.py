@@ -1,8 +1,8 @@
 """One self-contained page that plays the animation in any browser with WebGL 2, offline.
 
 The viewer is ``player.html``: sorted Gaussians with true covariances, orbit, play, pause, scrub.
-Its numbers are described in :mod:`newtongs.exports.page_data`: exact, or, for many Gaussians or where
-it is asked for, compressed to about a third. The browser itself inflates them.
+Its numbers are described in :mod:`newtongs.exports.page_data`: exact, or, for many Gaussians or
+where it is asked for, compressed to about a third. The browser itself inflates them.
 """
 
 import html

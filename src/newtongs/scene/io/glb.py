@@ -73,6 +73,7 @@ class Glb(NamedTuple):
     size: int
 
     def wrong(self, why: str) -> InputError:
+        """An error that says what is wrong with the file."""
         return InputError(f"{self.path}: {why}; it is damaged")
 
     def item(self, kind: str, index: object) -> dict[str, Any]:

@@ -1,4 +1,4 @@
-"""``EXT_meshopt_compression`` of glTF: rows of bytes as differences between neighbours, and filters.
+"""``EXT_meshopt_compression`` of glTF: rows of bytes as differences to the last, and filters.
 
 Rows are cut into blocks of up to 256. A block holds one column of bytes after the other, each in
 groups of 16 rows: two bits say whether a group's differences take 0, 2, 4 or 8 bits; in 2 or 4 bits
