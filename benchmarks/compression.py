@@ -170,9 +170,8 @@ def show(name: str, n: int | None, peer: str | None, slow: bool) -> None:
         for row in Bench(scene, cameras, Path(folder), peer).rows(slow):
             table.add_row(*row)
     Console(width=100).print(table)
-    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * (
-        1 if sys.platform == "darwin" else 1024
-    )
+    unit = 1 if sys.platform == "darwin" else 1024
+    peak = unit * resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
     Console(width=100).print(f"at most {peak / 1e9:.2f} GB of memory")
 
 

@@ -56,7 +56,7 @@ class Picture:
     """What draws: ewa on the CPU, gsplat on CUDA, light is the paper's point splat."""
     sh_degree: Literal[0, 1, 2, 3] | None = None
     """Cut view-dependent colour above this degree in glb, usd, ply and html: 0 makes files a
-    quarter as large. Default: all of it, and 1 in html."""
+    quarter as large. Default: all of it, and 1 in html that is not compressed."""
     compress: Literal["auto", "all", "none"] = "auto"
     """Smaller files that look the same; the loss is told. auto: html from 300,000 Gaussians on, to
     a third. all: html, and glb to a tenth, which viewers open that know EXT_meshopt_compression

@@ -112,7 +112,6 @@ def _ply(job: _Job, path: Path) -> None:
 
 
 def _html(job: _Job, path: Path) -> None:
-    options = {} if job.sh_degree is None else {"sh_degree": job.sh_degree}
     write_html(
         job.animation,
         path,
@@ -120,7 +119,7 @@ def _html(job: _Job, path: Path) -> None:
         title=job.title,
         background=job.background,
         compress=job.compress,
-        **options,
+        sh_degree=job.sh_degree,
     )
 
 
@@ -188,7 +187,7 @@ def export(
             of the film.
         backend: renderer, see :func:`newtongs.render.render`.
         sh_degree: cut view-dependent colour off above this degree in glb, usd, ply and html;
-            default all of it, and degree 1 in html.
+            default all of it, and degree 1 in html that is not compressed.
         compress: True makes glb a tenth and html a third as large, and rounds; False neither. None
             compresses html from 300,000 Gaussians on. :func:`lost` tells what it cost.
         source: file the scene was read from, which the json then refers to.

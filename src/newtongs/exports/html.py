@@ -26,6 +26,7 @@ from .parts import Part, parts, to_json
 
 TEMPLATE = Path(__file__).with_name("player.html")
 WHITE = (1.0, 1.0, 1.0)
+EXACT_DEGREE = 1  # of the colour of a page that is not compressed
 MANY = 300_000  # Gaussians from which on a page is compressed unless told otherwise
 BLANKS = re.compile(
     rb'id="meta">(.*?)</script>\n<script type="text/plain" id="data">(.*?)</script>', re.S
@@ -39,7 +40,7 @@ def write_html(
     camera: Camera | None = None,
     title: str = "newtongs",
     background: Sequence[float] = WHITE,
-    sh_degree: int = 1,
+    sh_degree: int | None = None,
     compress: bool | None = None,
 ) -> None:
     """Write a page that plays.
@@ -50,11 +51,13 @@ def write_html(
         camera: first view, which the viewer orbits away from; default one that sees all motion.
         title: shown in the corner and in the window's bar.
         background: RGB where nothing is.
-        sh_degree: cut view-dependent colour off above this degree; the page grows with it.
+        sh_degree: cut view-dependent colour off above this degree. Default: 1, as the page grows
+            with it; all of it in a compressed page, where it costs next to nothing.
         compress: a third of the size, rounded; None does so from 300,000 Gaussians on.
     """
-    pieces = parts(animation, sh_degree=sh_degree)
     small = is_compressed(animation, compress)
+    degree = sh_degree if small or sh_degree is not None else EXACT_DEGREE
+    pieces = parts(animation, sh_degree=degree)
     numbers = (page_data.compressed if small else page_data.exact)([p.scene for p in pieces])
     data, groups = numbers.deflated(), _groups(animation, pieces)
     meta = {

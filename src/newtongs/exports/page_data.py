@@ -40,14 +40,14 @@ from torch import Tensor
 
 from .. import rotations
 from ..scene.gaussians import GaussianScene, color_to_sh, join
-from ..scene.io.codebooks import codebook, nearest_code, palette
+from ..scene.io.codebooks import nearest_code, palette, size_codebook
 from ..scene.io.sog_writer import every_third
 
 THIN = math.log(1e-9)  # thinner Gaussians are drawn alike, and would spoil the range of the others
 LEVEL = 6  # of zlib; higher ones gain 0.3 % and take three times as long
 FORBIDDEN = (0, 13, ord("<"))  # HTML changes or reads them
 PLACES = (1 << 16) - 1  # along an axis
-GAUSSIANS_AN_ENTRY, FEWEST, MOST = 64, 1024, 65536  # of the palette
+GAUSSIANS_AN_ENTRY, FEWEST, MOST = 64, 8192, 32768  # of the palette
 MEAN_PLANES = 6
 # Which of 1, i, j, k a quaternion is multiplied by so that component k comes first, with what sign.
 TURNS = torch.tensor([[1, 1, 1, 1], [1, -1, -1, 1], [1, 1, -1, -1], [1, -1, 1, -1]]).double()
@@ -137,7 +137,7 @@ def compressed(scenes: Sequence[GaussianScene]) -> Numbers:
     scene = join(*(part[order] for part, (order, _, _) in zip(scenes, placed, strict=True)))
     axes = scene.log_scales.clamp_min(THIN).sort(dim=1, descending=True, stable=True)
     quats = _first_largest(_renamed(scene.quats, axes.indices))
-    codes = codebook(axes.values.numpy())
+    codes = size_codebook(axes.values.numpy())
     arrays = [
         _bytes_of(np.concatenate([steps for _, steps, _ in placed])),
         _falling(nearest_code(axes.values.numpy(), codes)),

@@ -9,7 +9,7 @@ rotation                    9 bits for each of the three smaller components
 scale                       7 significant bits
 opacity                     8 bits
 colour without direction    multiples of 1/64 of the coefficient: 1/227 of white
-view-dependent colour       a palette with an entry for 64 Gaussians, multiples of 1/64
+view-dependent colour       a palette with an entry for 64 Gaussians, or 8192, multiples of 1/64
 ==========================  ======================================================================
 
 The extension has no palettes; but Gaussians are stored in the order of their entry, and what equals
@@ -49,7 +49,7 @@ UPRIGHT = [1.0, 0.0, 0.0, 0.0]  # half a turn about x: y of captures is down, of
 
 PLACE = 0.1  # rounding of a mean, in sizes of a Gaussian smaller than nine of ten
 ROTATION_BITS, SCALE_BITS, COLOUR_EXPONENT = 9, 7, -6
-GAUSSIANS_AN_ENTRY, FEWEST, MOST = 64, 2048, 65536  # of the palette
+GAUSSIANS_AN_ENTRY, FEWEST, MOST = 64, 8192, 65536  # of the palette
 SAMPLE = 100_000
 
 Array = npt.NDArray[Any]

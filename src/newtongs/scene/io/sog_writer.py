@@ -19,7 +19,7 @@ import torch
 from ...errors import InputError
 from ...files import write_atomically
 from ..gaussians import GaussianScene
-from .codebooks import codebook, nearest_code, palette
+from .codebooks import codebook, nearest_code, palette, size_codebook
 from .sog import KEPT, META, PALETTE_LIMIT, PALETTE_ROW, TAG, pillow
 
 METHOD, EFFORT = 4, 75  # of the packer: slower ones gain about 1 %
@@ -74,7 +74,7 @@ def _files(x: dict[str, Any]) -> dict[str, bytes]:
     means, low, high = _means(x["means"])
     files = {"means_l.webp": _plane(means & 255), "means_u.webp": _plane(means >> 8)}
     files["quats.webp"] = _plane(_quats(x["quats"]))
-    scales = codebook(x["log_scales"])
+    scales = size_codebook(x["log_scales"])
     files["scales.webp"] = _plane(nearest_code(x["log_scales"], scales))
     colors = codebook(x["sh"][:, 0])
     opacity = np.round(255 / (1 + np.exp(-x["logits"].astype(np.float64))))[:, None]
