@@ -104,8 +104,10 @@ def test_100_damaged_descriptions(streamed):
 def test_inspect_honours_the_level(streamed, capsys):
     from newtongs.cli import main
 
-    main(["inspect", str(streamed), "--plain", "--level", "1"])
+    path = written(streamed)
+
+    main(["inspect", str(path), "--plain", "--level", "1"])
     assert "77 Gaussians" in capsys.readouterr().out
     with pytest.raises(SystemExit):
-        main(["inspect", str(streamed), "--plain", "--level", "5"])
+        main(["inspect", str(path), "--plain", "--level", "5"])
     assert "level 5 was asked for" in capsys.readouterr().err

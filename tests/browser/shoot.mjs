@@ -76,9 +76,9 @@ window.start = async job => {
   };
   window.seek = () => {};
   if (job.file.endsWith(".sog")) {
-    const splats = new pc.Entity();
-    splats.addComponent("gsplat", { asset: new pc.Asset("model", "gsplat", { url: "/model.sog" }) });
-    await load(app.assets.get(splats.gsplat.asset) || splats.gsplat.asset);
+    const splats = new pc.Entity(), asset = new pc.Asset("model", "gsplat", { url: "/model.sog" });
+    await load(asset);
+    splats.addComponent("gsplat", { asset });
     splats.setLocalEulerAngles(180, 0, 0);    // y of captures points down
     app.root.addChild(splats);
     return { version: pc.version };
