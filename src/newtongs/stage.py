@@ -91,7 +91,7 @@ def opened(
     ``axes`` and ``level`` (of detail) say how to read a file.
     """
     ours = isinstance(scene, GaussianScene) or str(scene) in SCENES
-    if ours and not axes is level is None:
+    if ours and (axes is not None or level is not None):
         raise InputError("axes and level say how to read a file; leave them out for our own scenes")
     if isinstance(scene, GaussianScene):
         return Opened(scene, None, False)

@@ -41,7 +41,7 @@ from torch import Tensor
 from .. import rotations
 from ..scene.gaussians import GaussianScene, color_to_sh, join
 from ..scene.io.codebooks import nearest_code, palette, size_codebook
-from ..scene.io.sog_writer import every_third
+from ..scene.io.sog_writer import every_third, thirds
 
 THIN = math.log(1e-9)  # thinner Gaussians are drawn alike, and would spoil the range of the others
 LEVEL = 6  # of zlib; higher ones gain 0.3 % and take three times as long
@@ -49,6 +49,7 @@ FORBIDDEN = (0, 13, ord("<"))  # HTML changes or reads them
 PLACES = (1 << 16) - 1  # along an axis
 GAUSSIANS_AN_ENTRY, FEWEST, MOST = 64, 8192, 32768  # of the palette
 MEAN_PLANES = 6
+BLOCK = 1 << 18
 # Which of 1, i, j, k a quaternion is multiplied by so that component k comes first, with what sign.
 TURNS = torch.tensor([[1, 1, 1, 1], [1, -1, -1, 1], [1, 1, -1, -1], [1, -1, 1, -1]]).double()
 SWAPS = torch.tensor([[0, 1, 2, 3], [1, 0, 3, 2], [2, 3, 0, 1], [3, 2, 1, 0]])
@@ -68,9 +69,7 @@ class Numbers(NamedTuple):
     def deflated(self) -> bytes:
         """All arrays, packed."""
         packer = zlib.compressobj(LEVEL)
-        pieces = [
-            packer.compress(np.ascontiguousarray(x).reshape(-1).view(np.uint8)) for x in self.arrays
-        ]
+        pieces = [packer.compress(np.ascontiguousarray(x).tobytes()) for x in self.arrays]
         return b"".join([*pieces, packer.flush()])
 
 
@@ -136,7 +135,9 @@ def compressed(scenes: Sequence[GaussianScene]) -> Numbers:
     placed = [_along_curve(scene) for scene in scenes]
     scene = join(*(part[order] for part, (order, _, _) in zip(scenes, placed, strict=True)))
     axes = scene.log_scales.clamp_min(THIN).sort(dim=1, descending=True, stable=True)
-    quats = _first_largest(_renamed(scene.quats, axes.indices))
+    # A block at a time: matrices of all of them would take more memory than the scene.
+    turned = zip(scene.quats.split(BLOCK), axes.indices.split(BLOCK), strict=True)
+    quats = torch.cat([_first_largest(_renamed(q, order)) for q, order in turned])
     codes = size_codebook(axes.values.numpy())
     arrays = [
         _bytes_of(np.concatenate([steps for _, steps, _ in placed])),
@@ -182,7 +183,7 @@ def _first_largest(q: Tensor) -> Tensor:
     """
     largest = q.abs().argmax(1)
     turned = q.gather(1, SWAPS[largest]) * TURNS[largest].to(q)
-    return turned * torch.where(turned[:, :1] < 0, -1, 1)
+    return (turned * torch.where(turned[:, :1] < 0, -1, 1)).float()
 
 
 def _falling(codes: Array) -> Array:
@@ -265,8 +266,7 @@ def _from_steps(steps: Array, groups: list[dict[str, Any]]) -> Tensor:
     for group in groups:
         first, low, high = group["first"], *np.array(group["ends"])
         keys = np.cumsum(steps[first : first + group["count"]], dtype=np.uint64)
-        bits = keys[:, None, None] >> np.arange(48, dtype=np.uint64).reshape(16, 3)
-        places = ((bits & np.uint64(1)) << np.arange(16, dtype=np.uint64)[:, None]).sum(1)
+        places = thirds(keys[:, None] >> np.arange(3, dtype=np.uint64))
         x = low + (high - low) / PLACES * places
         out.append(np.sign(x) * np.expm1(np.abs(x)))
     return torch.from_numpy(np.concatenate(out)).float()

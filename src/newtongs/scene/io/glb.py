@@ -106,7 +106,7 @@ class Glb(NamedTuple):
             raise self.wrong(f"{n!r:.20} rows of {width!r:.20} bytes are packed in a view")
         rows = meshopt.decode(self._stored(about, "a packed view"), n, width)
         out = meshopt.unfiltered(rows, about.get("filter", meshopt.NO_FILTER))
-        return memoryview(out.reshape(-1))
+        return memoryview(out.reshape(-1).data)
 
     def _stored(self, view: dict[str, Any], name: str) -> memoryview:
         """Bytes of the binary chunk."""

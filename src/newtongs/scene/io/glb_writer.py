@@ -184,11 +184,16 @@ class Document:
         stream = meshopt.encode(rows)
         size = rows.nbytes
         row = size // len(rows)
-        packed = {"buffer": 0, "byteOffset": self.bytes, "byteLength": stream.nbytes}
+        packed: dict[str, Any] = {
+            "buffer": 0,
+            "byteOffset": self.bytes,
+            "byteLength": stream.nbytes,
+        }
         packed |= {"byteStride": row, "count": len(rows), "mode": meshopt.ATTRIBUTES}
         packed |= {} if filter == meshopt.NO_FILTER else {"filter": filter}
         self._append(stream)
-        view = {"buffer": 1, "byteOffset": self.unpacked, "byteLength": size, "byteStride": row}
+        view: dict[str, Any] = {"buffer": 1, "byteOffset": self.unpacked, "byteLength": size}
+        view |= {"byteStride": row}
         view |= {"target": ARRAY_BUFFER, "extensions": {meshopt.NAME: packed}}
         self.unpacked += size
         self.tree["bufferViews"].append(view)

@@ -24,6 +24,11 @@ from .sog import KEPT, META, PALETTE_LIMIT, PALETTE_ROW, TAG, pillow
 
 METHOD, EFFORT = 4, 75  # of the packer: slower ones gain about 1 %
 MOST = 16_383**2  # pixels of a WebP
+SHIFTS = (32, 16, 8, 4, 2)  # that spread 21 bits to every third place, and what is kept after each
+MASKS = (
+    0x1FFFFF, 0x1F00000000FFFF, 0x1F0000FF0000FF, 0x100F00F00F00F00F, 0x10C30C30C30C30C3,
+    0x1249249249249249,
+)  # fmt: skip
 FEWEST = 1024  # entries of a palette; doubled while there are as many Gaussians
 DATE = (1980, 1, 1, 0, 0, 0)  # the same scene makes the same file
 
@@ -48,11 +53,16 @@ def morton_order(means: Floats) -> npt.NDArray[np.intp]:
 
 def every_third(x: npt.NDArray[np.uint64]) -> npt.NDArray[np.uint64]:
     """The 21 bits of each number, spread to every third place."""
-    for shift, mask in (
-        (32, 0x1F00000000FFFF), (16, 0x1F0000FF0000FF), (8, 0x100F00F00F00F00F),
-        (4, 0x10C30C30C30C30C3), (2, 0x1249249249249249),
-    ):  # fmt: skip
+    for shift, mask in zip(SHIFTS, MASKS[1:], strict=True):
         x = (x | x << np.uint64(shift)) & np.uint64(mask)
+    return x
+
+
+def thirds(x: npt.NDArray[np.uint64]) -> npt.NDArray[np.uint64]:
+    """The inverse: every third bit of each number, put together."""
+    x = x & np.uint64(MASKS[-1])
+    for shift, mask in zip(SHIFTS[::-1], MASKS[-2::-1], strict=True):
+        x = (x | x >> np.uint64(shift)) & np.uint64(mask)
     return x
 
 
