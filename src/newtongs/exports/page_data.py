@@ -133,7 +133,10 @@ def _rounded(x: Tensor, kind: str) -> Array:
 def compressed(scenes: Sequence[GaussianScene]) -> Numbers:
     """The second table above."""
     placed = [_along_curve(scene) for scene in scenes]
-    scene = join(*(part[order] for part, (order, _, _) in zip(scenes, placed, strict=True)))
+    labels, about = _palette([part.sh[:, 1:] for part in scenes], [order for order, _, _ in placed])
+    # View-dependent colour is most of a scene, and is not copied into the new order.
+    plain = [part.replace(sh=part.sh[:, :1]) for part in scenes]
+    scene = join(*(part[order] for part, (order, _, _) in zip(plain, placed, strict=True)))
     axes = scene.log_scales.clamp_min(THIN).sort(dim=1, descending=True, stable=True)
     # A block at a time: matrices of all of them would take more memory than the scene.
     turned = zip(scene.quats.split(BLOCK), axes.indices.split(BLOCK), strict=True)
@@ -145,7 +148,6 @@ def compressed(scenes: Sequence[GaussianScene]) -> Numbers:
         np.rint(127 * math.sqrt(2) * quats[:, 1:].numpy()).clip(-127, 127).astype("i1").T,
         _colours(scene),
     ]
-    labels, about = _palette(scene.sh[:, 1:])
     return Numbers(
         arrays + labels,
         {"codes": codes.tolist(), "sh": about},
@@ -199,13 +201,15 @@ def _colours(scene: GaussianScene) -> Array:
     return np.stack([g, r - g, b - g, a])
 
 
-def _palette(rest: Tensor) -> tuple[list[Array], dict[str, Any]]:
-    """Labels in two planes and the palette's planes; how to read them."""
-    n, k, _ = rest.shape
+def _palette(parts: list[Tensor], orders: list[Array]) -> tuple[list[Array], dict[str, Any]]:
+    """Labels in two planes, in the order given, and the palette's planes; how to read them."""
+    n, k = sum(map(len, parts)), parts[0].shape[1]
     if not k:
         return [], {"coefficients": 0, "step": 1.0, "entries": 0}
     entries = min(MOST, max(FEWEST, n // GAUSSIANS_AN_ENTRY))
-    found, labels = palette(rest.reshape(n, -1), entries)
+    found, labels = palette(torch.cat([part.flatten(1) for part in parts]), entries)
+    pieces = labels.split([len(part) for part in parts])
+    labels = torch.cat([x[order] for x, order in zip(pieces, orders, strict=True)])
     step = float(found.abs().max()) / 127 or 1.0
     planes = labels.numpy().astype("<u2").view(np.uint8).reshape(-1, 2).T
     about = {"coefficients": k, "step": step, "entries": len(found)}
