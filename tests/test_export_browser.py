@@ -1,6 +1,7 @@
 """Exports in a real browser, against our own renders. Only where it is asked for:
 
-    npm install --prefix DIR playwright-core babylonjs babylonjs-loaders playcanvas
+    npm install --prefix DIR playwright-core babylonjs babylonjs-loaders playcanvas three \\
+      meshoptimizer
     NEWTONGS_BROWSER=DIR pytest tests/test_export_browser.py
 
 with Debian's chromium, or another one named by NEWTONGS_CHROMIUM.
@@ -14,12 +15,17 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+import torch
 from export_samples import park, two_objects
 
 from newtongs import rotations
 from newtongs.exports import default_camera, write_glb, write_html
+from newtongs.exports.loss import around
 from newtongs.render import render
 from newtongs.render.video import to_bytes
+from newtongs.scene import Animation, WorldFrame, save
+from newtongs.scene.io.axes import to_ours
+from newtongs.templates import named_scene
 
 PACKAGES = os.environ.get("NEWTONGS_BROWSER", "")
 CHROMIUM = os.environ.get("NEWTONGS_CHROMIUM") or shutil.which("chromium") or ""
@@ -75,15 +81,17 @@ def compare(animation, camera, frames, pictures):
     return [psnr(to_bytes(w), got) for w, got in zip(wanted, pictures, strict=True)]
 
 
-def write_page(path, animation, camera):
-    write_html(animation, path, camera=camera, background=SKY, sh_degree=3)
+def write_page(path, animation, camera, compress):
+    options = {"background": SKY, "sh_degree": 3, "compress": compress}
+    write_html(animation, path, camera=camera, **options)
 
 
+@pytest.mark.parametrize("compress", [False, True])
 @pytest.mark.parametrize(("make", "size"), [(park, (512, 512)), (two_objects, (400, 300))])
-def test_the_page_shows_what_we_render(tmp_path, make, size):
+def test_the_page_shows_what_we_render(tmp_path, make, size, compress):
     animation, frames = make(9), (0, 5)
     camera = default_camera(animation, size)
-    write_page(tmp_path / "a.html", animation, camera)
+    write_page(tmp_path / "a.html", animation, camera, compress)
     pictures, said = shoot(tmp_path, "page", tmp_path / "a.html", animation, camera, frames)
     assert said["requests"] == [f"file://{tmp_path / 'a.html'}"]  # and nothing else
     quality = compare(animation, camera, frames, pictures)
@@ -92,7 +100,17 @@ def test_the_page_shows_what_we_render(tmp_path, make, size):
     assert psnr(*pictures) < 40  # it moved
 
 
-VIEWERS = {"babylon": "babylonjs", "playcanvas": "playcanvas"}  # and the package of each
+VIEWERS = {
+    "babylon": "babylonjs",
+    "playcanvas": "playcanvas",
+    "three": "three",
+}  # and the package of each
+
+
+def need(viewer):
+    for package in (VIEWERS[viewer], "meshoptimizer"):
+        if not installed(package):
+            pytest.skip(f"needs {package} in NEWTONGS_BROWSER")
 
 
 @pytest.mark.parametrize(
@@ -102,17 +120,43 @@ VIEWERS = {"babylon": "babylonjs", "playcanvas": "playcanvas"}  # and the packag
         ("babylon", two_objects, (400, 300), 38),
         ("playcanvas", park, (512, 512), 30),
         ("playcanvas", two_objects, (400, 300), 38),
+        ("three", park, (512, 512), 27),
+        ("three", two_objects, (400, 300), 38),
     ],
 )
-def test_other_peoples_viewers_play_the_glb(tmp_path, viewer, make, size, floor):
+@pytest.mark.parametrize("compress", [False, True])
+def test_other_peoples_viewers_play_the_glb(tmp_path, viewer, make, size, floor, compress):
     """They cut Gaussians off elsewhere and store them with fewer bits: hence the lower floors."""
-    if not installed(VIEWERS[viewer]):
-        pytest.skip(f"needs {VIEWERS[viewer]} in NEWTONGS_BROWSER")
+    need(viewer)
     animation, frames = make(9), (0, 5)
     camera = default_camera(animation, size)
-    write_glb(animation, tmp_path / "a.glb")
+    write_glb(animation, tmp_path / "a.glb", compress=compress)
     pictures, _ = shoot(tmp_path, viewer, tmp_path / "a.glb", animation, camera, frames)
     quality = compare(animation, camera, frames, pictures)
     print("PSNR in dB:", [round(float(x), 1) for x in quality])
     assert min(quality) > floor
     assert psnr(*pictures) < min(quality) - 4  # it moved
+
+
+@pytest.mark.parametrize(
+    ("viewer", "ending", "floor"),
+    [
+        ("playcanvas", ".sog", 30),
+        ("playcanvas", ".glb", 30),
+        ("playcanvas", ".compressed.glb", 30),
+        ("babylon", ".glb", 30),
+        ("babylon", ".compressed.glb", 30),
+        ("three", ".compressed.glb", 27),
+    ],
+)
+def test_a_still_scene_stands_upright_in_other_peoples_viewers(tmp_path, viewer, ending, floor):
+    """A scene with y down, as captures have it, saved and opened."""
+    need(viewer)
+    scene = to_ours(named_scene("kitchen_table").scene(), "RUB")
+    animation = Animation(scene, torch.zeros(1), {}, world=WorldFrame.of_floor((0, -1, 0), 0.0))
+    camera = around(scene, -torch.eye(3)[1])[0]
+    save(scene, tmp_path / f"a{ending}")
+    pictures, _ = shoot(tmp_path, viewer, tmp_path / f"a{ending}", animation, camera, (0,))
+    wanted = to_bytes(render(scene, camera, backend="ewa", background=SKY))
+    print(f"{viewer}, {ending}: PSNR {psnr(wanted, pictures[0]):.1f} dB")
+    assert psnr(wanted, pictures[0]) > floor

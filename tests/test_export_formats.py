@@ -1,12 +1,12 @@
 """The page's numbers, the default camera, and several formats at once."""
 
-import base64
 import html
 import json
 import os
 import re
 import subprocess
 import sys
+import zlib
 
 import numpy as np
 import pytest
@@ -16,6 +16,9 @@ from export_samples import bouncing, park, random_scene, two_objects
 from newtongs import exports as exporting
 from newtongs.errors import InputError
 from newtongs.exports import FORMATS, default_camera, export, write_html
+from newtongs.exports.html import read_html
+from newtongs.exports.page_data import from_text, to_text
+from newtongs.exports.parts import parts
 from newtongs.scene import join
 from newtongs.scene.animation import Animation
 
@@ -25,7 +28,8 @@ def blanks_of(path):
     text = path.read_text()
     meta = re.search(r'id="meta">(.*?)</script>', text, re.S)[1]
     data = re.search(r'id="data">(.*?)</script>', text, re.S)[1]
-    return json.loads(meta), base64.b64decode(data)
+    meta = json.loads(meta)
+    return meta, zlib.decompress(from_text(data.encode())[: meta["bytes"]])
 
 
 def unpack(meta, data):
@@ -205,3 +209,50 @@ def test_export_imports_nothing_optional():
     code = f"import sys, newtongs.exports\nprint([m for m in {optional} if m in sys.modules])"
     said = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert said.stdout.strip() == "[]"
+
+
+def test_text_holds_any_bytes_and_nothing_that_html_changes():
+    rng = np.random.default_rng(0)
+    for n in (0, 1, 6, 7, 8, 5000):
+        data = rng.integers(0, 256, n, np.uint8).tobytes()
+        text = to_text(data)
+        assert not {0, 13, ord("<")} & set(text)
+        assert from_text(text)[:n] == data
+        assert len(text.decode("utf-8")) == -(-n // 7) * 8
+
+
+@pytest.mark.parametrize(("compress", "finest"), [(False, 1e-3), (True, 5e-2)])
+@pytest.mark.parametrize("degree", [0, 1, 3])
+def test_a_page_reads_back_as_the_ellipsoids_it_was_made_of(tmp_path, compress, finest, degree):
+    animation = two_objects()
+    write_html(animation, tmp_path / "a.html", sh_degree=degree, compress=compress)
+    back = read_html(tmp_path / "a.html")
+    scene = join(*(part.scene for part in parts(animation, sh_degree=degree)))
+    nearest = torch.cdist(scene.means.double(), back.means.double()).min(1)
+    assert nearest.values.max() < (3e-4 if compress else 1e-9)  # 16 bits an axis
+    assert torch.equal(nearest.indices.sort().values, torch.arange(len(scene)))
+    back = back[nearest.indices]
+    size = scene.covariances.diagonal(dim1=1, dim2=2).sum(1)
+    off = (back.covariances - scene.covariances).abs().amax((1, 2)) / size
+    assert off.max() < finest
+    assert (back.opacities - scene.opacities).abs().max() < 0.0021
+    assert (back.colors - scene.colors.clamp(0, 1)).abs().max() < 0.0021
+    assert (back.sh[:, 1:] - scene.sh[:, 1:]).abs().max() < 0.01 if degree else True
+
+
+def test_a_large_page_is_compressed_by_itself(tmp_path, monkeypatch):
+    from newtongs.exports import html as pages
+
+    animation = two_objects()
+    sizes = []
+    for many in (len(animation.scene) + 1, len(animation.scene)):
+        monkeypatch.setattr(pages, "MANY", many)
+        write_html(animation, tmp_path / "a.html")
+        sizes.append("codes" in blanks_of(tmp_path / "a.html")[0] if many else None)
+    assert sizes == [False, True]
+
+
+def test_a_strangers_page_is_refused(tmp_path):
+    (tmp_path / "a.html").write_text("<!doctype html><p>hello")
+    with pytest.raises(InputError, match="no page that newtongs wrote"):
+        read_html(tmp_path / "a.html")

@@ -99,3 +99,15 @@ def test_100_damaged_descriptions(streamed):
         path.write_bytes(DAMAGE[i % len(DAMAGE)](rng, whole))
         outcomes.append(read(load, path) is not None)
     assert np.mean(outcomes) < 0.6, "the damage should be noticed"
+
+
+def test_inspect_honours_the_level(streamed, capsys):
+    from newtongs.cli import main
+
+    path = written(streamed)
+
+    main(["inspect", str(path), "--plain", "--level", "1"])
+    assert "77 Gaussians" in capsys.readouterr().out
+    with pytest.raises(SystemExit):
+        main(["inspect", str(path), "--plain", "--level", "5"])
+    assert "level 5 was asked for" in capsys.readouterr().err

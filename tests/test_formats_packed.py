@@ -37,7 +37,8 @@ def test_packed_round_trip_is_within_its_rounding(tmp_path, ending, degree):
     within = {"means": spread / 1023, "log_scales": 1 / 32 + 1e-6, "opacities": 0.5 / 255 + 1e-5}
     for name, limit in within.items():
         assert (getattr(read, name) - getattr(scene, name)).abs().max() <= limit, name
-    assert (read.sh - scene.sh).abs().max() <= 1 / 32
+    coarse = 1 / 16 if ending == ".spz" and degree > 1 else 1 / 32  # 4 bits, as in its own writer
+    assert (read.sh - scene.sh).abs().max() <= coarse
     assert ((read.quats * scene.quats).sum(-1).abs() > 0.9999).all()
 
 

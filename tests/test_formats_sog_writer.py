@@ -10,7 +10,7 @@ from test_scene import random_scene
 
 from newtongs.errors import InputError
 from newtongs.scene import load, save
-from newtongs.scene.io.codebooks import codebook, nearest_code, palette
+from newtongs.scene.io.codebooks import codebook, nearest_code, palette, size_codebook
 from newtongs.scene.io.sog_writer import morton_order
 
 pytest.importorskip("PIL", reason="needs newtongs[formats]")
@@ -35,8 +35,11 @@ def test_round_trip_within_its_steps(tmp_path, n, degree):
     cosine = (read.quats * scene.quats).sum(-1).abs()
     assert (cosine >= 1 - 4 * off**2 / 2 - 1e-6).all()
     assert (read.opacities - scene.opacities).abs().max() <= 0.5 / 255 + 1e-5
-    for a, b in ((read.log_scales, scene.log_scales), (read.sh[:, 0], scene.sh[:, 0])):
-        book = torch.from_numpy(codebook(b.numpy())).float()
+    for a, b, make in (
+        (read.log_scales, scene.log_scales, size_codebook),
+        (read.sh[:, 0], scene.sh[:, 0], codebook),
+    ):
+        book = torch.from_numpy(make(b.numpy())).float()
         nearest = (b.reshape(-1, 1) - book).abs().amin(1).view_as(b)
         torch.testing.assert_close((a - b).abs(), nearest, rtol=0, atol=1e-5)
     if n <= 1024 and degree:  # a palette entry each: only the codebook rounds
@@ -82,6 +85,16 @@ def test_what_cannot_be_written(tmp_path, n):
     with pytest.raises(InputError, match=r"write a \.ply"):
         save(scene, tmp_path / "a.sog")
     assert not (tmp_path / "a.sog").exists()
+
+
+def test_large_gaussians_are_rounded_finer_than_small_ones():
+    x = np.random.default_rng(0).normal(-5, 1.5, 100_000).astype(np.float32)
+    x[:20] = np.linspace(-0.5, 1.5, 20)  # few, and in every picture
+    book = size_codebook(x)
+    off = np.abs(book[nearest_code(x, book)] - x)
+    assert off[x > -0.5].max() < 0.05
+    assert off[x > -0.5].mean() < off[x < -8].mean()
+    assert off.max() < 0.25
 
 
 def test_a_codebook_is_near_the_best_there_is():

@@ -101,7 +101,8 @@ def test_import_is_lazy():
 
 HEAVY = ["torch", "numba", "scipy", "matplotlib", "mujoco", "numpy", "rich", "imageio"]
 COMMANDS = [
-    ["animate"], ["inspect"], ["collider"], ["replay"], ["gallery"], ["data", "state32"],
+    ["animate"], ["inspect"], ["collider"], ["convert"], ["replay"], ["gallery"],
+    ["data", "state32"],
     ["data", "gaussian32"], ["data", "same32"], ["data", "common12"], ["data", "scene"],
     ["evaluate"], ["train"], ["reproduce"], ["figure", "motions"], ["figure", "gaussian32"],
     ["figure", "main"], ["figure", "panels"], ["figure", "strip"], ["figure", "first-frame"],

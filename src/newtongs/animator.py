@@ -23,7 +23,7 @@ from .scene.placing import extent, floor_disc, panel
 from .scene.shadows import ShadowName
 from .scene.transform import Form
 from .scene.world_frame import WorldFrame
-from .stage import STAGE_HEIGHT, Stage, Told, move_stage, opened, pick, settle
+from .stage import STAGE_HEIGHT, Opened, Stage, Told, move_stage, opened, pick, settle
 from .state import State
 from .types import StateTensor, Times
 from .world.bodies import Body, lowest
@@ -55,6 +55,8 @@ def animate(
     show_floor: bool = True,
     shadow: bool = True,
     axes: str | None = None,
+    level: int | None = None,
+    background_axes: str | None = None,
     progress: Told | None = None,
     **push: Unpack[PushFields],
 ) -> Animation:
@@ -84,6 +86,8 @@ def animate(
         shadow: darken what lies under the objects. A capture shows the shadows of its frame 0, so
             only new ones are drawn there.
         axes: where +x, +y and +z of the scene's file point, such as "RDF". Default: its format's.
+        level: of detail of a ``lod-meta.json``, 0 is the finest. Default: chosen by size.
+        background_axes: as ``axes``, of the background's file.
         progress: called with (what, done, in all) during longer work.
         **push: fields of the single :class:`Push`.
 
@@ -100,11 +104,11 @@ def animate(
     if loose and physics.contact == "paper":
         raise InputError("loose objects need contact 'world'; in the paper's engine nothing meets")
     stage = pick(
-        scene, pushes, up=up, height=floor, cameras=cameras, loose=loose, axes=axes,
+        scene, pushes, up=up, height=floor, cameras=cameras, loose=loose, axes=axes, level=level,
         whole=not (keep_ghosts or physics.literal),
     )  # fmt: skip
     if background is not None:
-        stage = _into(stage, background, ground, height, at)
+        stage = _into(stage, opened(background, background_axes), ground, height, at)
     stage = settle(stage, floor if background is None else None, rescale=not physics.literal)
     stage = raise_for_motions(stage, pushes, physics.seed)
     bodies = make_bodies(stage, pushes, physics, seconds, progress)
@@ -174,13 +178,12 @@ def frame_times(seconds: float, fps: float) -> Times:
 
 def _into(
     stage: Stage,
-    background: GaussianScene | Path | str,
+    place: Opened,
     ground: WorldFrame | None,
     height: float | None,
     at: Sequence[float],
 ) -> Stage:
     """The objects set into another scene, whose floor is known if it is one of ours."""
-    place = opened(background)
     if place.ours and ground is None:
         ground = WorldFrame.identity()
         height = STAGE_HEIGHT if height is None else height

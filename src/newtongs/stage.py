@@ -83,17 +83,23 @@ class Stage:
 # --- which Gaussians ------------------------------------------------------------------------------
 
 
-def opened(scene: GaussianScene | Path | str, axes: str | None = None) -> Opened:
-    """A scene as it is, of a file, or one of ours by name; ``axes`` are those of a file."""
-    if axes is not None and (isinstance(scene, GaussianScene) or str(scene) in SCENES):
-        raise InputError("axes say how a file is stored; leave them out for a scene of our own")
+def opened(
+    scene: GaussianScene | Path | str, axes: str | None = None, level: int | None = None
+) -> Opened:
+    """A scene as it is, of a file, or one of ours by name.
+
+    ``axes`` and ``level`` (of detail) say how to read a file.
+    """
+    ours = isinstance(scene, GaussianScene) or str(scene) in SCENES
+    if ours and (axes is not None or level is not None):
+        raise InputError("axes and level say how to read a file; leave them out for our own scenes")
     if isinstance(scene, GaussianScene):
         return Opened(scene, None, False)
     if str(scene) in SCENES:
         return Opened(named_scene(str(scene)).scene(), str(scene), True)
     if not Path(scene).exists() and not Path(scene).suffix:
         raise unknown_name("scene", str(scene), SCENES)
-    return Opened(load(scene, axes=axes), str(scene), False)
+    return Opened(load(scene, axes=axes, level=level), str(scene), False)
 
 
 def floor_of(
@@ -116,6 +122,7 @@ def pick(
     loose: bool = False,
     whole: bool = True,
     axes: str | None = None,
+    level: int | None = None,
 ) -> Stage:
     """Find the floor, mark the objects 0, 1, ... and take ghosts away.
 
@@ -123,7 +130,7 @@ def pick(
     """
     if height is not None and not math.isfinite(height):
         raise InputError(f"floor: expected a height in scene units, got {height}")
-    place = opened(scene, axes)
+    place = opened(scene, axes, level)
     given, source, ours = place
     given = given.to("cpu").replace(means=given.means.float().cpu())
     floor = floor_of(place, up, height)

@@ -3,10 +3,11 @@
 //
 //   node shoot.mjs JOB.json
 //
-// JOB: { viewer: "page" | "babylon" | "playcanvas", file, folder, packages, chromium, width, height,
+// JOB: { viewer: "page" | "babylon" | "playcanvas" | "three", file, folder, packages, chromium, width, height,
 //        times: [...], eye, target, fov (degrees, across the height), background: [r, g, b] }
 // `packages` is a folder with node_modules: playwright-core, and babylonjs with babylonjs-loaders,
-// or playcanvas. Writes FOLDER/shot_0.png ... and, for the page, FOLDER/screen.png. Prints JSON.
+// or playcanvas, or three; and meshoptimizer for a compressed .glb, whose decoder Babylon.js would fetch
+// from its own server. PlayCanvas also opens a .sog. Writes FOLDER/shot_0.png ... and, for the page, FOLDER/screen.png. Prints JSON.
 
 import fs from "node:fs";
 import http from "node:http";
@@ -30,6 +31,7 @@ window.start = async job => {
   camera.fov = job.fov * Math.PI / 180;
   camera.minZ = 0.05;
   camera.maxZ = 500;
+  BABYLON.MeshoptCompression.Configuration.decoder.url = "/packages/meshoptimizer/meshopt_decoder.cjs";
   const made = await BABYLON.SceneLoader.ImportMeshAsync("", "/", "model.glb", scene);
   // Babylon orders whole meshes by the distance of their middles, and a background has its middle
   // anywhere: as one compound mesh all Gaussians are sorted together. Its parts follow the nodes.
@@ -43,15 +45,18 @@ window.start = async job => {
     meshes[k].isVisible = false;
   });
   const motion = made.animationGroups[0];
-  motion.stop();
-  motion.start(false, 1);
-  motion.pause();
+  if (motion) {
+    motion.stop();
+    motion.start(false, 1);
+    motion.pause();
+  }
   engine.runRenderLoop(() => scene.render());
-  window.seek = t => motion.goToFrame(60 * t);
+  window.seek = t => motion && motion.goToFrame(60 * t);
   return { version: BABYLON.Engine.Version, meshes: made.meshes.map(m => m.getClassName()) };
 };</script>`;
 
 const PLAYCANVAS = `<script type="module">
+import { MeshoptDecoder } from "/packages/meshoptimizer/meshopt_decoder.mjs";
 import * as pc from "/packages/playcanvas/build/playcanvas.mjs";
 window.start = async job => {
   const canvas = document.querySelector("canvas");
@@ -64,18 +69,76 @@ window.start = async job => {
   camera.setPosition(...job.eye);
   camera.lookAt(...job.target);
   app.root.addChild(camera);
-  const asset = new pc.Asset("model", "container", { url: "/model.glb" });
-  app.assets.add(asset);
-  await new Promise((done, failed) => { asset.ready(done); asset.on("error", failed); app.assets.load(asset); });
-  const model = asset.resource.instantiateRenderEntity();
+  const load = async asset => {
+    app.assets.add(asset);
+    await new Promise((done, failed) => { asset.ready(done); asset.on("error", failed); app.assets.load(asset); });
+    return asset.resource;
+  };
+  window.seek = () => {};
+  if (job.file.endsWith(".sog")) {
+    const splats = new pc.Entity(), asset = new pc.Asset("model", "gsplat", { url: "/model.sog" });
+    await load(asset);
+    splats.addComponent("gsplat", { asset });
+    splats.setLocalEulerAngles(180, 0, 0);    // y of captures points down
+    app.root.addChild(splats);
+    return { version: pc.version };
+  }
+  const processAsync = (view, buffers, done) => {    // the engine leaves meshopt to its users
+    const packed = view.extensions && view.extensions.EXT_meshopt_compression;
+    if (!packed) return done(null, null);
+    Promise.all([buffers[packed.buffer], MeshoptDecoder.ready]).then(([buffer]) => {
+      const out = new Uint8Array(packed.count * packed.byteStride);
+      const from = buffer.subarray(packed.byteOffset, packed.byteOffset + packed.byteLength);
+      MeshoptDecoder.decodeGltfBuffer(out, packed.count, packed.byteStride, from, packed.mode, packed.filter);
+      out.byteStride = packed.byteStride;
+      done(null, out);
+    }, done);
+  };
+  const resource = await load(new pc.Asset("model", "container", { url: "/model.glb" }, null,
+    { bufferView: { processAsync } }));
+  const model = resource.instantiateRenderEntity();
   app.root.addChild(model);
-  model.addComponent("anim", { activate: true });
-  model.anim.assignAnimation("motion", asset.resource.animations[0].resource);
-  model.anim.baseLayer.play("motion");
-  model.anim.speed = 0;
-  window.seek = t => { model.anim.baseLayer.activeStateCurrentTime = t; };
-  return { version: pc.version, splats: asset.resource.gsplats.length };
+  if (resource.animations.length) {
+    model.addComponent("anim", { activate: true });
+    model.anim.assignAnimation("motion", resource.animations[0].resource);
+    model.anim.baseLayer.play("motion");
+    model.anim.speed = 0;
+    window.seek = t => { model.anim.baseLayer.activeStateCurrentTime = t; };
+  }
+  return { version: pc.version, splats: resource.gsplats.length };
 };</script>`;
+
+const THREE_PAGE = `<script type="importmap">{ "imports": {
+  "three": "/packages/three/build/three.webgpu.js", "three/webgpu": "/packages/three/build/three.webgpu.js",
+  "three/tsl": "/packages/three/build/three.tsl.js", "three/addons/": "/packages/three/examples/jsm/" } }</script>
+<script type="module">
+import * as THREE from "three";
+import { GLTFLoader } from "three/addons/loaders/GLTFLoader.js";
+import { GLTFGaussianSplatLoaderExtension } from "three/addons/loaders/GLTFGaussianSplatLoaderExtension.js";
+import { MeshoptDecoder } from "/packages/meshoptimizer/meshopt_decoder.mjs";
+window.start = async job => {
+  const renderer = new THREE.WebGPURenderer({ canvas: document.querySelector("canvas"), forceWebGL: true, antialias: false });
+  await renderer.init();
+  renderer.setSize(job.width, job.height, false);
+  renderer.outputColorSpace = THREE.LinearSRGBColorSpace;
+  const scene = new THREE.Scene();
+  scene.background = new THREE.Color(...job.background);
+  const camera = new THREE.PerspectiveCamera(job.fov, job.width / job.height, 0.05, 500);
+  camera.position.set(...job.eye);
+  camera.lookAt(...job.target);
+  const loader = new GLTFLoader();
+  loader.register(parser => new GLTFGaussianSplatLoaderExtension(parser));
+  loader.setMeshoptDecoder(MeshoptDecoder);
+  const made = await loader.loadAsync("/model.glb");
+  scene.add(made.scene);
+  const mixer = new THREE.AnimationMixer(made.scene);
+  if (made.animations[0]) mixer.clipAction(made.animations[0]).play();
+  renderer.setAnimationLoop(() => renderer.render(scene, camera));
+  window.seek = t => mixer.setTime(t);
+  return { version: THREE.REVISION };
+};</script>`;
+
+const VIEWERS = { babylon: BABYLON, playcanvas: PLAYCANVAS, three: THREE_PAGE };
 
 const SHELL = viewer => `<!doctype html><style>body{margin:0}canvas{display:block;width:${job.width}px;height:${job.height}px}</style>
 <canvas width="${job.width}" height="${job.height}"></canvas>${viewer}`;
@@ -85,13 +148,13 @@ function serve() {
     const url = request.url.split("?")[0];
     if (url === "/") {
       response.setHeader("content-type", "text/html");
-      return response.end(SHELL(job.viewer === "babylon" ? BABYLON : PLAYCANVAS));
+      return response.end(SHELL(VIEWERS[job.viewer]));
     }
-    const file = url === "/model.glb" ? job.file
+    const file = /^\/model\.(glb|sog)$/.test(url) ? job.file
       : path.join(job.packages, "node_modules", path.normalize(url.replace("/packages/", "/")));
     if (url === "/favicon.ico") return response.end();
     if (!fs.existsSync(file)) { response.statusCode = 404; return response.end(); }
-    response.setHeader("content-type", /\.m?js$/.test(file) ? "text/javascript" : "application/octet-stream");
+    response.setHeader("content-type", /\.[mc]?js$/.test(file) ? "text/javascript" : "application/octet-stream");
     fs.createReadStream(file).pipe(response);
   });
   return new Promise(ready => server.listen(0, "127.0.0.1", () => ready(server)));
@@ -117,7 +180,9 @@ async function shootViewer(page) {
   for (const [k, t] of job.times.entries()) {
     await page.evaluate(t => window.seek(t), t);
     await page.waitForTimeout(job.wait || 6000);   // viewers sort in a worker, and here without a GPU
-    save(`shot_${k}.png`, await page.evaluate(() => document.querySelector("canvas").toDataURL("image/png")));
+    // three.js does not keep what it has drawn: the screen has it.
+    if (job.viewer === "three") await page.screenshot({ path: path.join(job.folder, `shot_${k}.png`) });
+    else save(`shot_${k}.png`, await page.evaluate(() => document.querySelector("canvas").toDataURL("image/png")));
   }
   server.close();
   return about;

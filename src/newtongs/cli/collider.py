@@ -44,6 +44,8 @@ class MakeCollider:
     axes: str | None = None
     """Where +x, +y, +z of the file point, if not where its format says: RDF (right, down, front)
     for an .spz that holds a .ply's axes, RUB, LUF, RBU, ..."""
+    level: int | None = None
+    """Level of detail of a lod-meta.json; 0 is the finest. Default: chosen by size."""
 
     def run(self) -> None:
         """Check, build and write."""
@@ -66,7 +68,7 @@ class MakeCollider:
         from ..stage import pick
 
         pushes = [Push(select=word, velocity=(0.0, 0.0, 0.0)) for word in self.select]
-        stage = pick(self.scene, pushes, up=self.up, axes=self.axes)
+        stage = pick(self.scene, pushes, up=self.up, axes=self.axes, level=self.level)
         stage, solid = self.around_objects(stage, pushes) if pushes else self.whole(stage)
         if not len(solid.boxes):
             raise InputError("nothing solid was found: all Gaussians are faint or very wide")

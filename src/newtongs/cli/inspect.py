@@ -41,6 +41,9 @@ class Inspect:
     axes: str | None = None
     """Where +x, +y, +z of the file point, if not where its format says: RDF (right, down, front)
     for an .spz that holds a .ply's axes, RUB, LUF, RBU, ..."""
+    level: int | None = None
+    """Level of detail of a lod-meta.json; 0 is the finest. Default: the finest of up to 4 million
+    Gaussians."""
     thumbnail: Path | None = None
     """Also write the picture to this .png."""
     plain: bool = False
@@ -63,7 +66,7 @@ class Inspect:
         if kind is not None:
             kind(self.file)
         else:
-            self.describe(opened(self.file, self.axes))
+            self.describe(opened(self.file, self.axes, self.level))
 
     def describe(self, place: "Opened") -> None:
         """A scene in words and one picture."""

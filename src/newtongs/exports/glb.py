@@ -10,51 +10,39 @@ The nodes are::
 The product of an object's two nodes is its affine map ``A_t x + b_t``. A single node could not
 hold it: turning, stretching and turning back is a shear. The extension draws ``M Sigma M^T``.
 
-Everything is float32: 56 bytes a Gaussian without view-dependent colour, 12 more for each further
-coefficient.
+How the Gaussians are stored: :mod:`newtongs.scene.io.glb_writer`.
 """
 
-import struct
-from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-import numpy.typing as npt
 from torch import Tensor
 
 from .. import rotations
-from ..errors import InputError
 from ..files import write_atomically
 from ..scene.animation import Animation, Placement
-from ..scene.gaussians import SH_DEGREES, GaussianScene
+from ..scene.io.glb_writer import Document, xyzw
 from ..types import Quat
-from .parts import Part, parts, provenance, to_json
-
-SPLATS = "KHR_gaussian_splatting"
-EXTENSION = {
-    "kernel": "ellipse",
-    "colorSpace": "srgb_rec709_display",
-    "sortingMethod": "cameraDistance",
-    "projection": "perspective",
-}
-MAGIC, VERSION, JSON_CHUNK, BIN_CHUNK = b"glTF", 2, b"JSON", b"BIN\0"
-FLOAT, ARRAY_BUFFER, POINTS = 5126, 34962, 0
-TYPES = {1: "SCALAR", 3: "VEC3", 4: "VEC4"}
-LARGEST = 2**32 - 1  # bytes: lengths in the header have 32 bits
-
-Floats = npt.NDArray[np.float32]
+from .parts import Part, parts, provenance
 
 
-def write_glb(animation: Animation, path: Path | str, *, sh_degree: int | None = None) -> None:
+def write_glb(
+    animation: Animation,
+    path: Path | str,
+    *,
+    sh_degree: int | None = None,
+    compress: bool = False,
+) -> None:
     """Write the animation as ``.glb``, for Babylon.js, PlayCanvas and three.js.
 
     Args:
         animation: what moves.
         path: file to write; it appears whole or not at all.
         sh_degree: cut view-dependent colour off above this degree, for a smaller file.
+        compress: a tenth of the size, rounded, and read by viewers that know
+            ``EXT_meshopt_compression``; see docs/export.md.
     """
-    file = _Document(animation)
+    file = _Animated(animation, compress)
     for part in parts(animation, sh_degree=sh_degree):
         mesh = file.add_mesh(part.name, part.scene)
         file.add_part(part, mesh)
@@ -62,76 +50,17 @@ def write_glb(animation: Animation, path: Path | str, *, sh_degree: int | None =
     write_atomically(Path(path), lambda f: f.writelines(data))
 
 
-def xyzw(q: Quat) -> Tensor:
-    """Scalar-first quaternions ``(..., 4)`` as the file has them."""
-    return q.roll(-1, -1)
+class _Animated(Document):
+    """A file with tracks."""
 
-
-class _Document:
-    """A glTF file in the making: the JSON tree and the arrays it points at."""
-
-    def __init__(self, animation: Animation) -> None:
+    def __init__(self, animation: Animation, compress: bool) -> None:
+        upright = _list(xyzw(animation.world.rotation))
+        super().__init__(provenance(animation), upright, compress=compress)
         self.animation = animation
-        self.arrays: list[Floats] = []
-        self.tree: dict[str, Any] = {
-            "asset": {
-                "version": "2.0",
-                "generator": "newtongs",
-                "extras": provenance(animation),
-            },
-            "extensionsUsed": [SPLATS],
-            "scene": 0,
-            "scenes": [{"nodes": [0]}],
-            "nodes": [
-                {"name": "root", "rotation": _list(xyzw(animation.world.rotation)), "children": []}
-            ],
-            "meshes": [],
-            "accessors": [],
-            "bufferViews": [],
-        }
         self.samplers: list[dict[str, Any]] = []
         self.channels: list[dict[str, Any]] = []
         self.moves = len(animation) > 1 and bool(animation.states)
         self.clock = self.add_array(animation.times, bounds=True) if self.moves else -1
-
-    def add_array(self, x: Tensor, *, bounds: bool = False, target: int | None = None) -> int:
-        """An accessor over ``x (n,)`` or ``(n, 3 or 4)``; its index."""
-        array = np.ascontiguousarray(x.detach().cpu().numpy(), dtype=np.float32)
-        rows = array.reshape(len(array), -1)
-        offset = sum(a.nbytes for a in self.arrays)
-        view = {"buffer": 0, "byteOffset": offset, "byteLength": array.nbytes}
-        accessor: dict[str, Any] = {
-            "bufferView": len(self.tree["bufferViews"]),
-            "componentType": FLOAT,
-            "count": len(rows),
-            "type": TYPES[rows.shape[1]],
-        }
-        if bounds:
-            accessor |= {"min": rows.min(0).tolist(), "max": rows.max(0).tolist()}
-        self.arrays.append(array)
-        self.tree["bufferViews"].append(view | ({} if target is None else {"target": target}))
-        self.tree["accessors"].append(accessor)
-        return len(self.tree["accessors"]) - 1
-
-    def add_mesh(self, name: str, scene: GaussianScene) -> int:
-        """One primitive of Gaussians; the mesh's index."""
-        attributes = {"POSITION": self.add_array(scene.means, bounds=True, target=ARRAY_BUFFER)}
-        for semantic, x in attribute_arrays(scene).items():
-            attributes[f"{SPLATS}:{semantic}"] = self.add_array(x, target=ARRAY_BUFFER)
-        primitive = {
-            "attributes": attributes,
-            "mode": POINTS,
-            "extensions": {SPLATS: dict(EXTENSION)},
-        }
-        self.tree["meshes"].append({"name": name, "primitives": [primitive]})
-        return len(self.tree["meshes"]) - 1
-
-    def add_node(self, node: dict[str, Any], *, parent: int = 0) -> int:
-        """A node under another; its index."""
-        self.tree["nodes"].append(node)
-        index = len(self.tree["nodes"]) - 1
-        self.tree["nodes"][parent].setdefault("children", []).append(index)
-        return index
 
     def add_part(self, part: Part, mesh: int) -> None:
         """One node of what stands still, two of what moves; a shadow says whose it is."""
@@ -174,42 +103,7 @@ class _Document:
         if self.channels:
             motion = {"name": "motion", "samplers": self.samplers, "channels": self.channels}
             self.tree["animations"] = [motion]
-        return packed(self.tree, self.arrays)
-
-
-def packed(tree: dict[str, Any], arrays: Sequence[npt.NDArray[Any]]) -> list[bytes | memoryview]:
-    """A .glb in pieces: header, JSON, and the arrays that its buffer views point at, in order."""
-    size = sum(a.nbytes for a in arrays)
-    text = to_json(tree | {"buffers": [{"byteLength": size}]}).encode()
-    text += b" " * (-len(text) % 4)
-    total = 12 + 8 + len(text) + 8 + size
-    if total > LARGEST:
-        raise InputError(f"a .glb holds at most 4 GiB, this one needs {total / 2**30:.1f}")
-    return [
-        MAGIC + struct.pack("<II", VERSION, total),
-        struct.pack("<I", len(text)) + JSON_CHUNK + text,
-        struct.pack("<I", size) + BIN_CHUNK,
-        *(a.data.cast("B") for a in arrays),
-    ]
-
-
-def attribute_arrays(scene: GaussianScene) -> dict[str, Tensor]:
-    """The extension's attributes by semantic, without its prefix."""
-    out = {
-        "ROTATION": xyzw(scene.quats),
-        "SCALE": scene.scales,
-        "OPACITY": scene.opacities,
-    }
-    for k, (degree, n) in enumerate(sh_slots(scene.sh_degree)):
-        out[f"SH_DEGREE_{degree}_COEF_{n}"] = scene.sh[:, k]
-    return out
-
-
-def sh_slots(degree: int) -> list[tuple[int, int]]:
-    """Degree and number within it of every coefficient, in the scene's order."""
-    slots = [(d, n) for d in range(degree + 1) for n in range(2 * d + 1)]
-    assert len(slots) in SH_DEGREES
-    return slots
+        return super().to_bytes()
 
 
 def _turned(q: Quat, x: Tensor) -> Tensor:

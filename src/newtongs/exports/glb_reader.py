@@ -1,9 +1,7 @@
 """Read a ``.glb`` of animated Gaussians back: what a viewer would see, frame by frame."""
 
-import json
-import struct
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -14,11 +12,10 @@ from .. import rotations
 from ..errors import InputError
 from ..files import existing_file, foreign
 from ..scene.gaussians import BACKGROUND, GaussianScene, join
+from ..scene.io.glb import SPLATS, WIDTHS, Glb, open_glb
+from ..scene.io.glb_writer import sh_slots
 from ..types import Quat, Times, Vec3
-from .glb import BIN_CHUNK, JSON_CHUNK, MAGIC, SPLATS, VERSION, sh_slots
 
-COMPONENTS = {5120: "<i1", 5121: "<u1", 5122: "<i2", 5123: "<u2", 5126: "<f4"}
-WIDTHS = {"SCALAR": 1, "VEC3": 3, "VEC4": 4}
 DEPTH = 64  # of the node tree; deeper is a loop
 
 Numbers = npt.NDArray[np.float64]
@@ -51,25 +48,13 @@ def read_glb(path: Path | str) -> tuple[GaussianScene, Tracks]:
     """
     path = existing_file(path, "a file of Gaussians")
     with foreign(path, "glTF with Gaussians"):
-        return _Reader(*_chunks(path)).read()
-
-
-def _chunks(path: Path) -> tuple[dict[str, Any], bytes]:
-    """The JSON tree and the binary chunk."""
-    data = path.read_bytes()
-    if data[:4] != MAGIC or struct.unpack_from("<I", data, 4) != (VERSION,):
-        raise InputError(f"{path} is no binary glTF 2.0 file")
-    found, at = {}, 12
-    while at + 8 <= len(data):
-        size, kind = struct.unpack_from("<I4s", data, at)
-        found[kind] = data[at + 8 : at + 8 + size]
-        at += 8 + size
-    return json.loads(found[JSON_CHUNK]), found.get(BIN_CHUNK, b"")
+        return _Reader(open_glb(path)).read()
 
 
 class _Reader:
-    def __init__(self, tree: dict[str, Any], data: bytes) -> None:
-        self.tree, self.data = tree, data
+    def __init__(self, file: Glb) -> None:
+        self.file, self.tree = file, file.tree
+        tree = file.tree
         self.tracks: dict[tuple[int, str], Numbers] = {}
         self.times: Numbers = np.zeros(1)
         for animation in tree.get("animations", []):
@@ -139,16 +124,8 @@ class _Reader:
 
     def array(self, index: int) -> Numbers:
         """An accessor's rows ``(n, width)`` in float64, with normalised integers as fractions."""
-        accessor = self.tree["accessors"][index]
-        view = self.tree["bufferViews"][accessor["bufferView"]]
-        kind, width = np.dtype(COMPONENTS[accessor["componentType"]]), WIDTHS[accessor["type"]]
-        start = view.get("byteOffset", 0) + accessor.get("byteOffset", 0)
-        stride = view.get("byteStride", kind.itemsize * width)
-        shape, strides = (accessor["count"], width), (stride, kind.itemsize)
-        rows = np.ndarray(shape, kind, self.data, start, strides).astype(np.float64)
-        if accessor.get("normalized"):
-            rows = np.maximum(rows / np.iinfo(kind).max, -1.0)
-        return rows
+        width = WIDTHS[self.file.item("accessors", index)["type"]]
+        return self.file.floats(index, width).astype(np.float64)
 
 
 def wxyz(q: Tensor) -> Quat:

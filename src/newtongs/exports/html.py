@@ -1,42 +1,36 @@
 """One self-contained page that plays the animation in any browser with WebGL 2, offline.
 
 The viewer is ``player.html``: sorted Gaussians with true covariances, orbit, play, pause, scrub.
-The numbers follow each other in one base64 block, little-endian:
-
-=========================  ==========  ==========================================================
-means                      float32 x3  exact
-quaternions, scalar first  int16 x4    of 32767: within 2e-5
-log scales                 uint16 x3   between the least and the largest: within 0.05 %
-colour and opacity         uint8 x4    colour without direction, clamped to [0, 1]
-view-dependent colour      int8 x3     each further coefficient, of the largest: optional
-=========================  ==========  ==========================================================
-
-30 bytes a Gaussian, and 9, 24 or 45 more for colour of degree 1, 2 or 3.
+Its numbers are described in :mod:`newtongs.exports.page_data`: exact, or, for many Gaussians or
+where it is asked for, compressed to about a third. The browser itself inflates them.
 """
 
-import base64
 import html
-import math
+import json
+import re
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-import numpy.typing as npt
 import torch
 from torch import Tensor
 
 from ..errors import InputError
-from ..files import write_atomically
+from ..files import existing_file, foreign, write_atomically
 from ..scene.animation import Animation, Placement
 from ..scene.cameras import Camera
 from ..scene.framing import default_camera
-from ..scene.gaussians import GaussianScene, join
+from ..scene.gaussians import GaussianScene
+from . import page_data
 from .parts import Part, parts, to_json
 
 TEMPLATE = Path(__file__).with_name("player.html")
 WHITE = (1.0, 1.0, 1.0)
-THIN = math.log(1e-9)  # thinner Gaussians are drawn alike, and would spoil the range of the others
+EXACT_DEGREE = 1  # of the colour of a page that is not compressed
+MANY = 300_000  # Gaussians from which on a page is compressed unless told otherwise
+BLANKS = re.compile(
+    rb'id="meta">(.*?)</script>\n<script type="text/plain" id="data">(.*?)</script>', re.S
+)
 
 
 def write_html(
@@ -46,7 +40,8 @@ def write_html(
     camera: Camera | None = None,
     title: str = "newtongs",
     background: Sequence[float] = WHITE,
-    sh_degree: int = 1,
+    sh_degree: int | None = None,
+    compress: bool | None = None,
 ) -> None:
     """Write a page that plays.
 
@@ -56,22 +51,42 @@ def write_html(
         camera: first view, which the viewer orbits away from; default one that sees all motion.
         title: shown in the corner and in the window's bar.
         background: RGB where nothing is.
-        sh_degree: cut view-dependent colour off above this degree; the page grows with it.
+        sh_degree: cut view-dependent colour off above this degree. Default: 1, as the page grows
+            with it; all of it in a compressed page, where it costs next to nothing.
+        compress: a third of the size, rounded; None does so from 300,000 Gaussians on.
     """
-    pieces = parts(animation, sh_degree=sh_degree)
-    scene = join(*(part.scene for part in pieces))
-    numbers, ranges = _pack(scene)
+    small = is_compressed(animation, compress)
+    degree = sh_degree if small or sh_degree is not None else EXACT_DEGREE
+    pieces = parts(animation, sh_degree=degree)
+    numbers = (page_data.compressed if small else page_data.exact)([p.scene for p in pieces])
+    data, groups = numbers.deflated(), _groups(pieces)
     meta = {
-        "count": len(scene),
-        "groups": _groups(pieces),
+        "bytes": len(data),
+        "count": sum(len(part.scene) for part in pieces),
+        "groups": [g | ends for g, ends in zip(groups, numbers.ends, strict=True)],
         "times": (animation.times - animation.times[0]).double().tolist(),
         "camera": _camera(animation, camera or default_camera(animation)),
         "up": animation.world.up.tolist(),
         "background": _color(background),
-        **ranges,
+        **numbers.about,
     }
-    page = _fill(title=html.escape(title), meta=_inline(meta), data=base64.b64encode(numbers))
+    page = _fill(title=html.escape(title), meta=_inline(meta), data=page_data.to_text(data))
     write_atomically(Path(path), lambda f: f.write(page))
+
+
+def is_compressed(animation: Animation, compress: bool | None) -> bool:
+    """Whether the page of an animation will be, by the wish or by its size."""
+    return len(animation.scene) >= MANY if compress is None else compress
+
+
+def read_html(path: Path | str) -> GaussianScene:
+    """The Gaussians that a page of :func:`write_html` draws at its start, without object ids."""
+    path = existing_file(path, "a page that newtongs wrote")
+    with foreign(path, "a page of newtongs"):
+        found = BLANKS.search(path.read_bytes())
+        if found is None:
+            raise InputError(f"{path} is no page that newtongs wrote, or of an older version")
+        return page_data.gaussians(page_data.from_text(found[2]), json.loads(found[1]))
 
 
 def _fill(*, title: str, meta: str, data: bytes) -> bytes:
@@ -136,27 +151,3 @@ def _middle(animation: Animation) -> Tensor:
     """The mean position ``(3,)`` of everything that moves; of the scene when nothing does."""
     tracks = [animation.placement(i).translation for i in animation.states]
     return (torch.cat(tracks) if tracks else animation.scene.means.double()).mean(0).cpu()
-
-
-def _pack(scene: GaussianScene) -> tuple[bytes, dict[str, Any]]:
-    """The numbers of the docstring above, and what is needed to read them."""
-    logs = scene.log_scales.clamp_min(THIN)
-    low, high = float(logs.min()), float(logs.max())
-    rest = scene.sh[:, 1:]
-    peak = float(rest.abs().max()) if rest.numel() else 0.0
-    step = peak / 127 or 1.0
-    rgba = torch.cat([scene.colors, scene.opacities.unsqueeze(-1)], -1).clamp(0, 1)
-    arrays = [
-        (scene.means, "<f4"),
-        (32767 * scene.quats, "<i2"),
-        ((logs - low) * (65535 / ((high - low) or 1.0)), "<u2"),
-        (255 * rgba, "u1"),
-        (rest / step, "i1"),
-    ]
-    ranges = {"log_scales": [low, high], "sh": {"coefficients": rest.shape[1], "step": step}}
-    return b"".join(_rounded(x, kind).tobytes() for x, kind in arrays), ranges
-
-
-def _rounded(x: Tensor, kind: str) -> npt.NDArray[Any]:
-    array = x.detach().cpu().numpy()
-    return (array if kind == "<f4" else np.rint(array)).astype(kind)

@@ -14,9 +14,9 @@ from ..files import write_atomically
 from ..render import render, write_png
 from ..scene.framing import fit_camera
 from ..scene.gaussians import GaussianScene, join
+from ..scene.io.glb_writer import ARRAY_BUFFER, FLOAT, packed, xyzw
 from ..scene.world_frame import WorldFrame
 from ..world.colliders import Collider
-from .glb import ARRAY_BUFFER, FLOAT, packed, xyzw
 
 UNSIGNED, ELEMENT_BUFFER, TRIANGLES = 5125, 34963, 4
 # Corners are numbered x + 2 y + 4 z; two triangles a face, seen from outside anticlockwise.

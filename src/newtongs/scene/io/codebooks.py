@@ -17,6 +17,7 @@ STEPS = 6
 SAMPLE = 1 << 16  # vectors that the coarse split is made from
 BLOCK = 1 << 15  # vectors compared at a time
 BINS = 4096
+EVEN = 0.3  # codes spread evenly over the range, as a share of the others
 MOSTLY = 0.95  # of a sample differ: then it is not worth while to look for repetitions
 
 Floats = npt.NDArray[np.float64]
@@ -40,6 +41,23 @@ def codebook(values: npt.NDArray[np.float32], size: int = 256) -> Floats:
             break
         codes = better
     return np.sort(codes)
+
+
+def size_codebook(log_scales: npt.NDArray[np.float32], size: int = 256) -> Floats:
+    """Up to ``size`` sorted numbers for logarithms of scales, finer for the larger Gaussians.
+
+    Least squares would leave few codes for the few large ones, which fill the picture: an error
+    counts by the area of a Gaussian here, and no part of the range is left without codes.
+    """
+    x = log_scales.ravel().astype(np.float64)
+    known = np.unique(x)
+    if len(known) <= size:
+        return known
+    density, edges = np.histogram(x, BINS)
+    wish = np.cbrt(density * np.exp(2 * (edges[1:] - edges[-1])))
+    mass = np.concatenate([[0.0], np.cumsum(wish / wish.sum() + EVEN / BINS)])
+    places = (np.arange(size) + 0.5) / size * mass[-1]
+    return np.asarray(np.interp(places, mass, edges))
 
 
 def _spread(x: Floats, size: int) -> Floats:

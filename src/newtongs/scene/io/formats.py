@@ -10,7 +10,7 @@ format                        read  write  remarks
 ``.splat``                    yes   yes    32 bytes a Gaussian, colour without direction
 ``.ksplat``                   yes          mkkellogg's viewer, all three levels of compression
 ``lod-meta.json``             yes          streamed SOG: one level of detail
-``.glb``                      yes          glTF with ``KHR_gaussian_splatting``, at rest
+``.glb``, ``.compressed.glb`` yes   yes    glTF with ``KHR_gaussian_splatting``, at rest
 ``.pt .npy .safetensors``     yes          LGM tensors ``(..., N, 14)``
 ============================  ====  =====  ========================================================
 
@@ -31,7 +31,7 @@ import torch
 from ...errors import InputError
 from ...files import existing_file, write_atomically
 from ..gaussians import SCALE_FLOOR, GaussianScene, color_to_sh, opacity_to_logit
-from . import glb, ksplat, lgm, lod, packed, sog, sog_writer, splat_ply
+from . import glb, glb_writer, ksplat, lgm, lod, packed, sog, sog_writer, splat_ply
 from .axes import OURS, to_ours
 from .axes import checked as checked_axes
 from .lgm import from_lgm, to_lgm
@@ -53,7 +53,7 @@ READABLE = (
     ".npy",
     ".safetensors",
 )
-WRITABLE = (".ply", ".compressed.ply", ".spz", ".sog", ".splat")
+WRITABLE = (".ply", ".compressed.ply", ".spz", ".sog", ".splat", ".glb", ".compressed.glb")
 
 
 class _Turned(NamedTuple):
@@ -95,6 +95,8 @@ def load(
     path = existing_file(sog.entry(path), "a file of Gaussians")
     axes = None if axes is None else checked_axes(axes)
     kind = _kind(path)
+    if level is not None and kind != "lod":
+        raise InputError(f"level: only a {lod.NAME} has levels of detail, {path} has not")
     if kind in TURNED:
         return TURNED[kind].read(path, axes)
     scene = _read(path, kind, activated, frame, level)
@@ -132,22 +134,26 @@ def save(scene: GaussianScene, path: Path | str) -> None:
     """Write a scene in the format of the path's ending; the file appears whole or not at all.
 
     Only ``.ply`` keeps everything. The other formats round, and forget object ids; ``.splat``
-    also forgets the view-dependent part of the colour, and ``.sog`` the order.
+    also forgets the view-dependent part of the colour, ``.sog`` and ``.compressed.glb`` the order.
     """
     path = Path(path)
-    name = path.name.lower()
-    if name.endswith(".compressed.ply"):
-        packed.write_ply(scene, path)
-    elif name.endswith(".ply"):
-        splat_ply.write(scene, path)
-    elif name.endswith(".spz"):
-        packed.write_spz(scene, path)
-    elif name.endswith(".sog"):
-        sog_writer.write(scene, path)
-    elif name.endswith(".splat"):
-        _write_splat(scene, path)
-    else:
-        raise InputError(f"cannot write {path}: expected a name that ends in {', '.join(WRITABLE)}")
+    _writer(path).write(scene, path)
+
+
+def require_writer(path: Path | str) -> None:
+    """Tell before the work whether a file of this name can be written."""
+    _writer(Path(path)).needs()
+
+
+def _writer(path: Path) -> "_Writer":
+    for ending, writer in WRITERS.items():
+        if path.name.lower().endswith(ending):
+            return writer
+    raise InputError(f"cannot write {path}: expected a name that ends in {', '.join(WRITABLE)}")
+
+
+def _write_compressed_glb(scene: GaussianScene, path: Path) -> None:
+    glb_writer.write(scene, path, compress=True)
 
 
 def _kind(path: Path) -> str:
@@ -209,3 +215,22 @@ def _write_splat(scene: GaussianScene, path: Path) -> None:
     for name, x in (("rgba", 255 * rgba), ("quats", 128 * scene.quats + 128)):
         rows[name] = x.detach().round().clamp(0, 255).cpu().numpy()
     write_atomically(path, lambda f: f.write(rows.tobytes()))
+
+
+class _Writer(NamedTuple):
+    """How a format is written."""
+
+    write: Callable[[GaussianScene, Path], None]
+    needs: Callable[[], object] = lambda: None
+    """Raises where a package is missing."""
+
+
+WRITERS = {  # the longer of two endings first
+    ".compressed.ply": _Writer(packed.write_ply, packed.gsply),
+    ".ply": _Writer(splat_ply.write),
+    ".spz": _Writer(packed.write_spz, packed.gsply),
+    ".sog": _Writer(sog_writer.write, sog.pillow),
+    ".splat": _Writer(_write_splat),
+    ".compressed.glb": _Writer(_write_compressed_glb),
+    ".glb": _Writer(glb_writer.write),
+}

@@ -6,7 +6,8 @@ up, z to the front). Our own files come back in the axes of the scene they were 
 node only turned it upright, and is left out.
 
 Attributes may be floats or normalised integers. A primitive packed as SPZ
-(``KHR_gaussian_splatting_compression_spz_2`` and its relatives) is unpacked; meshopt is not.
+(``KHR_gaussian_splatting_compression_spz_2`` and its relatives) and buffer views packed with
+``EXT_meshopt_compression`` are unpacked.
 """
 
 import json
@@ -28,7 +29,7 @@ from ...errors import InputError
 from ...files import foreign
 from ..gaussians import BACKGROUND, SCALE_FLOOR, GaussianScene, join, opacity_to_logit
 from ..transform import principal_axes
-from . import packed
+from . import meshopt, packed
 from .axes import OURS, to_ours, turned_colour
 from .usable import usable
 
@@ -53,17 +54,17 @@ Array = npt.NDArray[Any]
 def read(path: Path, axes: str | None = None) -> GaussianScene:
     """The Gaussians in our axes; ``axes`` overrides those of glTF."""
     with foreign(path, "glTF with Gaussians"):
-        file = _open(path)
+        file = open_glb(path)
         return to_ours(_scene(file), axes or _axes(file))
 
 
 def axes_of(path: Path) -> str:
     """The axes that :func:`read` takes a file to be in."""
     with foreign(path, "glTF with Gaussians"):
-        return _axes(_open(path))
+        return _axes(open_glb(path))
 
 
-class _Glb(NamedTuple):
+class Glb(NamedTuple):
     """A file taken apart: its JSON, and the bytes that it points at."""
 
     path: Path
@@ -72,6 +73,7 @@ class _Glb(NamedTuple):
     size: int
 
     def wrong(self, why: str) -> InputError:
+        """An error that says what is wrong with the file."""
         return InputError(f"{self.path}: {why}; it is damaged")
 
     def item(self, kind: str, index: object) -> dict[str, Any]:
@@ -88,17 +90,33 @@ class _Glb(NamedTuple):
     def view(self, index: object) -> memoryview:
         """Bytes of a buffer view."""
         view = self.item("bufferViews", index)
-        if any("meshopt" in name for name in view.get("extensions", {})):
-            raise InputError(
-                f"{self.path} is packed with meshopt, which is not read; save it without"
-            )
+        for name, about in view.get("extensions", {}).items():
+            if name == meshopt.NAME:
+                return self._unpacked(about)
+            if "meshopt" in name:
+                raise InputError(f"{self.path} is packed with {name}, which is not read")
+        return self._stored(view, f"bufferViews[{index}]")
+
+    def _unpacked(self, about: dict[str, Any]) -> memoryview:
+        """Bytes of a view that was packed with meshopt."""
+        if about.get("mode") != meshopt.ATTRIBUTES:
+            raise InputError(f"{self.path}: meshopt mode {about.get('mode')!r:.20} is not known")
+        n, width = about.get("count", -1), about.get("byteStride", -1)
+        if not _is_index(n, 1 << 32) or not _is_index(width, meshopt.WIDEST + 1):
+            raise self.wrong(f"{n!r:.20} rows of {width!r:.20} bytes are packed in a view")
+        rows = meshopt.decode(self._stored(about, "a packed view"), n, width)
+        out = meshopt.unfiltered(rows, about.get("filter", meshopt.NO_FILTER))
+        return memoryview(out.reshape(-1).data)
+
+    def _stored(self, view: dict[str, Any], name: str) -> memoryview:
+        """Bytes of the binary chunk."""
         if view.get("buffer", 0) != 0 or "uri" in self.item("buffers", 0):
             raise InputError(f"{self.path} keeps its numbers in other files; save it as one .glb")
         start, length = view.get("byteOffset", 0), view.get("byteLength", -1)
         if not _is_index(start, len(self.data) + 1) or not _is_index(
             length, len(self.data) - start + 1
         ):
-            raise self.wrong(f"bufferViews[{index}] reaches beyond its {len(self.data):,} bytes")
+            raise self.wrong(f"{name} reaches beyond its {len(self.data):,} bytes")
         return self.data[start : start + length]
 
     def array(self, index: object, width: int) -> Array:
@@ -138,7 +156,7 @@ def _is_index(x: object, end: int) -> bool:
     return isinstance(x, int) and not isinstance(x, bool) and 0 <= x < end
 
 
-def _open(path: Path) -> _Glb:
+def open_glb(path: Path) -> Glb:
     """Header and chunks, mapped and not read."""
     with path.open("rb") as f:
         data = memoryview(mmap.mmap(f.fileno(), 0, access=mmap.ACCESS_READ))
@@ -152,7 +170,7 @@ def _open(path: Path) -> _Glb:
             raise InputError(f"{path}: a chunk of {size:,} bytes is cut off; it is damaged")
         found.setdefault(kind, data[at + 8 : at + 8 + size])
         at += 8 + size
-    return _Glb(path, _tree(path, found.get(JSON_CHUNK)), found.get(BIN_CHUNK, data[:0]), len(data))
+    return Glb(path, _tree(path, found.get(JSON_CHUNK)), found.get(BIN_CHUNK, data[:0]), len(data))
 
 
 def _tree(path: Path, chunk: memoryview | None) -> dict[str, Any]:
@@ -167,16 +185,16 @@ def _tree(path: Path, chunk: memoryview | None) -> dict[str, Any]:
     return tree
 
 
-def _is_ours(file: _Glb) -> bool:
+def _is_ours(file: Glb) -> bool:
     asset = file.tree.get("asset")
     return isinstance(asset, dict) and asset.get("generator") == GENERATOR
 
 
-def _axes(file: _Glb) -> str:
+def _axes(file: Glb) -> str:
     return OURS if _is_ours(file) else GLTF_AXES
 
 
-def _scene(file: _Glb) -> GaussianScene:
+def _scene(file: Glb) -> GaussianScene:
     """All Gaussians below the scene's nodes, in the order of the nodes."""
     found, bytes_needed = [], 0
     for node, M in _walked(file):
@@ -208,7 +226,7 @@ def _is_shadow(node: dict[str, Any]) -> bool:
     return isinstance(extras, dict) and "shadow" in extras
 
 
-def _walked(file: _Glb) -> Iterator[tuple[dict[str, Any], Tensor]]:
+def _walked(file: Glb) -> Iterator[tuple[dict[str, Any], Tensor]]:
     """Every node of the scene once, with its matrix ``(4, 4)``, those above included."""
     roots = file.item("scenes", file.tree.get("scene", 0)).get("nodes", [])
     waiting = [(index, torch.eye(4).double(), True) for index in reversed(roots)]
@@ -225,7 +243,7 @@ def _walked(file: _Glb) -> Iterator[tuple[dict[str, Any], Tensor]]:
         waiting += [(child, M, False) for child in reversed(node.get("children", []))]
 
 
-def _local(file: _Glb, node: dict[str, Any]) -> Tensor:
+def _local(file: Glb, node: dict[str, Any]) -> Tensor:
     """A node's own matrix ``(4, 4)``."""
     if "matrix" in node:
         return _numbers(file, node["matrix"], 16).view(4, 4).mT
@@ -236,14 +254,14 @@ def _local(file: _Glb, node: dict[str, Any]) -> Tensor:
     return M
 
 
-def _numbers(file: _Glb, x: object, n: int) -> Tensor:
+def _numbers(file: Glb, x: object, n: int) -> Tensor:
     good = isinstance(x, list) and len(x) == n and all(isinstance(v, int | float) for v in x)
     if not good or not all(abs(v) < 1e30 for v in x):  # type: ignore[attr-defined]
         raise file.wrong(f"a node should have {n} numbers, it has {x!r:.40}")
     return torch.tensor(x, dtype=torch.float64)
 
 
-def _primitive(file: _Glb, primitive: dict[str, Any]) -> GaussianScene:
+def _primitive(file: Glb, primitive: dict[str, Any]) -> GaussianScene:
     """The Gaussians of one primitive, before its node moves them."""
     about = primitive["extensions"][SPLATS]
     inner = about.get("extensions", {}) | primitive["extensions"]
@@ -270,7 +288,7 @@ def _primitive(file: _Glb, primitive: dict[str, Any]) -> GaussianScene:
     )
 
 
-def _harmonics(file: _Glb, named: dict[str, int], n: int) -> npt.NDArray[np.float32]:
+def _harmonics(file: Glb, named: dict[str, int], n: int) -> npt.NDArray[np.float32]:
     """Coefficients ``(n, K, 3)`` of the degrees that are there whole."""
     slots = [[f"SH_DEGREE_{d}_COEF_{i}" for i in range(2 * d + 1)] for d in range(4)]
     whole = [all(name in named for name in degree) for degree in slots]
@@ -284,7 +302,7 @@ def _harmonics(file: _Glb, named: dict[str, int], n: int) -> npt.NDArray[np.floa
     return sh
 
 
-def _placed(file: _Glb, scene: GaussianScene, M: Tensor) -> GaussianScene:
+def _placed(file: Glb, scene: GaussianScene, M: Tensor) -> GaussianScene:
     """The Gaussians ``A x + b`` with ``A Sigma A^T``; colour turns with A's rotation."""
     A, b = M[:3, :3], M[:3, 3]
     if (M - torch.eye(4).to(M)).abs().amax() < STILL * (1 + b.abs().amax()):

@@ -37,6 +37,7 @@ SH_VALUES = (0, 9, 24, 45)  # bytes of view-dependent colour by degree
 SPZ_HEADER = struct.Struct("<4sIIBBBB")
 SPZ_4_HEADER = struct.Struct("<4sIIBBBBI12x")
 STREAM = struct.Struct("<QQ")  # compressed and unfolded bytes of one part of version 4
+SPZ_SH_STEPS = (1 / 16, 1 / 8)  # of degree 1, and of degrees 2 and 3: 5 and 4 bits
 SPZ_REACH = 2048  # coordinates are stored in 24 bits, of which 12 stand behind the point
 SMALL = 64 << 20  # bytes that may always unfold from a file
 RATIO = 100  # beyond that, as many times the file; captures reach about 10
@@ -139,7 +140,7 @@ def write_ply(scene: GaussianScene, path: Path) -> None:
 
 def write_spz(scene: GaussianScene, path: Path) -> None:
     """An .spz file of version 3, in the axes that the format asks for; object ids are not kept."""
-    fields = _gsply_fields(from_ours(scene, SPZ_AXES), path)
+    fields = _gsply_fields(_bucketed(from_ours(scene, SPZ_AXES)), path)
     farthest = float(scene.means.abs().amax())
     if farthest >= SPZ_REACH:
         raise InputError(
@@ -151,6 +152,14 @@ def write_spz(scene: GaussianScene, path: Path) -> None:
         gsply().write_spz(part, gsply().GSData(**fields, masks=None))
         content = part.read_bytes()
     write_atomically(path, lambda f: f.write(content))
+
+
+def _bucketed(scene: GaussianScene) -> GaussianScene:
+    """View-dependent colour in as many bits as Niantic's writer gives it: half the size."""
+    steps = scene.sh.new_ones(scene.sh.shape[1], 1)
+    steps[1:4], steps[4:] = SPZ_SH_STEPS
+    rounded = (scene.sh / steps).round() * steps
+    return scene.replace(sh=torch.cat([scene.sh[:, :1], rounded[:, 1:]], 1))
 
 
 def _checked_parts(path: Path, header: Header) -> tuple[np.ndarray, np.ndarray, np.ndarray]:

@@ -19,11 +19,16 @@ import torch
 from ...errors import InputError
 from ...files import write_atomically
 from ..gaussians import GaussianScene
-from .codebooks import codebook, nearest_code, palette
+from .codebooks import codebook, nearest_code, palette, size_codebook
 from .sog import KEPT, META, PALETTE_LIMIT, PALETTE_ROW, TAG, pillow
 
 METHOD, EFFORT = 4, 75  # of the packer: slower ones gain about 1 %
 MOST = 16_383**2  # pixels of a WebP
+SHIFTS = (32, 16, 8, 4, 2)  # that spread 21 bits to every third place, and what is kept after each
+MASKS = (
+    0x1FFFFF, 0x1F00000000FFFF, 0x1F0000FF0000FF, 0x100F00F00F00F00F, 0x10C30C30C30C30C3,
+    0x1249249249249249,
+)  # fmt: skip
 FEWEST = 1024  # entries of a palette; doubled while there are as many Gaussians
 DATE = (1980, 1, 1, 0, 0, 0)  # the same scene makes the same file
 
@@ -43,16 +48,21 @@ def morton_order(means: Floats) -> npt.NDArray[np.intp]:
     low, high = means.min(0).astype(np.float64), means.max(0).astype(np.float64)
     unit = (means - low) / np.maximum(high - low, 1e-30)
     x = (unit * ((1 << 21) - 1)).astype(np.uint64)
-    return np.argsort(_every_third(x) @ np.array([1, 2, 4], np.uint64), kind="stable")
+    return np.argsort(every_third(x) @ np.array([1, 2, 4], np.uint64), kind="stable")
 
 
-def _every_third(x: npt.NDArray[np.uint64]) -> npt.NDArray[np.uint64]:
+def every_third(x: npt.NDArray[np.uint64]) -> npt.NDArray[np.uint64]:
     """The 21 bits of each number, spread to every third place."""
-    for shift, mask in (
-        (32, 0x1F00000000FFFF), (16, 0x1F0000FF0000FF), (8, 0x100F00F00F00F00F),
-        (4, 0x10C30C30C30C30C3), (2, 0x1249249249249249),
-    ):  # fmt: skip
+    for shift, mask in zip(SHIFTS, MASKS[1:], strict=True):
         x = (x | x << np.uint64(shift)) & np.uint64(mask)
+    return x
+
+
+def thirds(x: npt.NDArray[np.uint64]) -> npt.NDArray[np.uint64]:
+    """The inverse: every third bit of each number, put together."""
+    x = x & np.uint64(MASKS[-1])
+    for shift, mask in zip(SHIFTS[::-1], MASKS[-2::-1], strict=True):
+        x = (x | x >> np.uint64(shift)) & np.uint64(mask)
     return x
 
 
@@ -74,7 +84,7 @@ def _files(x: dict[str, Any]) -> dict[str, bytes]:
     means, low, high = _means(x["means"])
     files = {"means_l.webp": _plane(means & 255), "means_u.webp": _plane(means >> 8)}
     files["quats.webp"] = _plane(_quats(x["quats"]))
-    scales = codebook(x["log_scales"])
+    scales = size_codebook(x["log_scales"])
     files["scales.webp"] = _plane(nearest_code(x["log_scales"], scales))
     colors = codebook(x["sh"][:, 0])
     opacity = np.round(255 / (1 + np.exp(-x["logits"].astype(np.float64))))[:, None]

@@ -1,0 +1,287 @@
+"""The numbers of a page: Gaussians as bytes, deflated, and as text that HTML leaves alone.
+
+Exact, the arrays follow each other, little-endian; 30 bytes a Gaussian, and 9, 24 or 45 more for
+colour of degree 1, 2 or 3:
+
+=========================  ==========  ==========================================================
+means                      float32 x3  exact
+quaternions, scalar first  int16 x4    of 32767: within 2e-5
+log scales                 uint16 x3   between the least and the largest: within 0.05 %
+colour and opacity         uint8 x4    colour without direction, clamped to [0, 1]
+view-dependent colour      int8 x3     each further coefficient, of the largest: optional
+=========================  ==========  ==========================================================
+
+Compressed, some 14 bytes a Gaussian after deflation, in planes: all first bytes, all second bytes.
+Gaussians are stored along Morton's curve, group by group, so that neighbours are alike:
+
+=========================  ==========  ==========================================================
+means                      uint8 x6    difference to the last of 48 bits on the curve, 16 an axis,
+                                       of ``sign(x) log(1 + |x|)`` between the group's ends
+scales                     uint8 x3    index into a codebook: of the largest, and by how much the
+                                       next is less, and the least less than that
+quaternions                int8 x3     x, y, z of ``127 sqrt(2)``; w is the largest, and positive
+colour and opacity         uint8 x4    green, red - green, blue - green, opacity
+view-dependent colour      uint8 x2    label, and after the labels a palette of int8 x3
+=========================  ==========  ==========================================================
+
+An ellipsoid does not change when its axes are named anew or turned round: so its scales can
+descend and w be the largest, and the bits that would say so are saved.
+"""
+
+import math
+import zlib
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+import torch
+from torch import Tensor
+
+from .. import rotations
+from ..scene.gaussians import GaussianScene, color_to_sh, join
+from ..scene.io.codebooks import nearest_code, palette, size_codebook
+from ..scene.io.sog_writer import every_third, thirds
+
+THIN = math.log(1e-9)  # thinner Gaussians are drawn alike, and would spoil the range of the others
+LEVEL = 6  # of zlib; higher ones gain 0.3 % and take three times as long
+FORBIDDEN = (0, 13, ord("<"))  # HTML changes or reads them
+PLACES = (1 << 16) - 1  # along an axis
+GAUSSIANS_AN_ENTRY, FEWEST, MOST = 64, 8192, 32768  # of the palette
+MEAN_PLANES = 6
+BLOCK = 1 << 18
+# Which of 1, i, j, k a quaternion is multiplied by so that component k comes first, with what sign.
+TURNS = torch.tensor([[1, 1, 1, 1], [1, -1, -1, 1], [1, 1, -1, -1], [1, -1, 1, -1]]).double()
+SWAPS = torch.tensor([[0, 1, 2, 3], [1, 0, 3, 2], [2, 3, 0, 1], [3, 2, 1, 0]])
+
+Array = npt.NDArray[Any]
+
+
+class Numbers(NamedTuple):
+    """What a page holds of its Gaussians."""
+
+    arrays: list[Array]
+    about: dict[str, Any]
+    """What is needed to read them: an entry of the page's JSON."""
+    ends: list[dict[str, Any]]
+    """And an entry of each group's."""
+
+    def deflated(self) -> bytes:
+        """All arrays, packed."""
+        packer = zlib.compressobj(LEVEL)
+        pieces = [packer.compress(np.ascontiguousarray(x).tobytes()) for x in self.arrays]
+        return b"".join([*pieces, packer.flush()])
+
+
+def to_text(data: bytes) -> bytes:
+    """Seven bits a character in UTF-8; what HTML would not leave alone is written 128 higher.
+
+    A seventh larger than the data, where base64 is a third larger.
+    """
+    x = np.frombuffer(data + bytes(-len(data) % 7), np.uint8).reshape(-1, 7)
+    whole = np.zeros((len(x), 8), np.uint8)
+    whole[:, :7] = x
+    number = whole.view("<u8")
+    symbols = (number >> np.arange(0, 56, 7, dtype=np.uint64)).astype(np.uint8).reshape(-1) & 127
+    escaped = np.isin(symbols, FORBIDDEN)
+    out = np.repeat(symbols, 1 + escaped)
+    at = np.flatnonzero(escaped) + np.arange(int(escaped.sum()))
+    out[at] = 0xC2  # of the two bytes of U+0080 to U+00BF
+    out[at + 1] |= 128
+    return out.tobytes()
+
+
+def from_text(text: bytes) -> bytes:
+    """What :func:`to_text` was given, and up to six zeros."""
+    x = np.frombuffer(text, np.uint8)
+    symbols = (x[x != 0xC2] & 127).astype(np.uint64).reshape(-1, 8)
+    number = (symbols << np.arange(0, 56, 7, dtype=np.uint64)).sum(1, dtype=np.uint64)
+    return number.astype("<u8").view(np.uint8).reshape(-1, 8)[:, :7].tobytes()
+
+
+# --- exact ----------------------------------------------------------------------------------------
+
+
+def exact(scenes: Sequence[GaussianScene]) -> Numbers:
+    """The first table above."""
+    scene = join(*scenes)
+    logs = scene.log_scales.clamp_min(THIN)
+    low, high = float(logs.min()), float(logs.max())
+    rest = scene.sh[:, 1:]
+    peak = float(rest.abs().max()) if rest.numel() else 0.0
+    step = peak / 127 or 1.0
+    rgba = torch.cat([scene.colors, scene.opacities.unsqueeze(-1)], -1).clamp(0, 1)
+    arrays = [
+        (scene.means, "<f4"),
+        (32767 * scene.quats, "<i2"),
+        ((logs - low) * (65535 / ((high - low) or 1.0)), "<u2"),
+        (255 * rgba, "u1"),
+        (rest / step, "i1"),
+    ]
+    about = {"log_scales": [low, high], "sh": {"coefficients": rest.shape[1], "step": step}}
+    return Numbers([_rounded(x, kind) for x, kind in arrays], about, [{} for _ in scenes])
+
+
+def _rounded(x: Tensor, kind: str) -> Array:
+    array = x.detach().cpu().numpy()
+    return (array if kind == "<f4" else np.rint(array)).astype(kind)
+
+
+# --- compressed -----------------------------------------------------------------------------------
+
+
+def compressed(scenes: Sequence[GaussianScene]) -> Numbers:
+    """The second table above."""
+    placed = [_along_curve(scene) for scene in scenes]
+    labels, about = _palette([part.sh[:, 1:] for part in scenes], [order for order, _, _ in placed])
+    # View-dependent colour is most of a scene, and is not copied into the new order.
+    plain = [part.replace(sh=part.sh[:, :1]) for part in scenes]
+    scene = join(*(part[order] for part, (order, _, _) in zip(plain, placed, strict=True)))
+    axes = scene.log_scales.clamp_min(THIN).sort(dim=1, descending=True, stable=True)
+    # A block at a time: matrices of all of them would take more memory than the scene.
+    turned = zip(scene.quats.split(BLOCK), axes.indices.split(BLOCK), strict=True)
+    quats = torch.cat([_first_largest(_renamed(q, order)) for q, order in turned])
+    codes = size_codebook(axes.values.numpy())
+    arrays = [
+        _bytes_of(np.concatenate([steps for _, steps, _ in placed])),
+        _falling(nearest_code(axes.values.numpy(), codes)),
+        np.rint(127 * math.sqrt(2) * quats[:, 1:].numpy()).clip(-127, 127).astype("i1").T,
+        _colours(scene),
+    ]
+    return Numbers(
+        arrays + labels,
+        {"codes": codes.tolist(), "sh": about},
+        [{"ends": ends} for _, _, ends in placed],
+    )
+
+
+def _along_curve(scene: GaussianScene) -> tuple[Array, Array, list[list[float]]]:
+    """The order of the Gaussians, their steps along the curve, and the ends of the axes."""
+    x = scene.means.double().numpy()
+    x = np.sign(x) * np.log1p(np.abs(x))
+    ends = [x.min(0), x.max(0)]
+    places = np.rint((x - ends[0]) * (PLACES / np.maximum(ends[1] - ends[0], 1e-30)))
+    keys = every_third(places.astype(np.uint64)) @ np.array([1, 2, 4], np.uint64)
+    order = np.argsort(keys, kind="stable")
+    return order, np.diff(keys[order], prepend=np.uint64(0)), [end.tolist() for end in ends]
+
+
+def _bytes_of(steps: Array) -> Array:
+    """Planes ``(6, n)`` of whole numbers, the lowest byte first."""
+    return steps.astype("<u8").view(np.uint8).reshape(-1, 8)[:, :MEAN_PLANES].T
+
+
+def _renamed(q: Tensor, order: Tensor) -> Tensor:
+    """Quaternions of the same ellipsoids after their axes were put into another order."""
+    axes = rotations.to_matrix(q.double()).gather(2, order.unsqueeze(1).expand(-1, 3, 3))
+    axes[:, :, 2] *= torch.linalg.det(axes).unsqueeze(-1)  # right-handed again
+    return rotations.from_matrix(axes)
+
+
+def _first_largest(q: Tensor) -> Tensor:
+    """Quaternions of the same ellipsoids whose w is the largest, and positive.
+
+    Half a turn about one of its own axes does not change an ellipsoid.
+    """
+    largest = q.abs().argmax(1)
+    turned = q.gather(1, SWAPS[largest]) * TURNS[largest].to(q)
+    return (turned * torch.where(turned[:, :1] < 0, -1, 1)).float()
+
+
+def _falling(codes: Array) -> Array:
+    """Planes of descending numbers ``(n, 3)``: the first, and the steps down."""
+    a, b, c = codes.T
+    return np.stack([a, a - b, b - c])
+
+
+def _colours(scene: GaussianScene) -> Array:
+    """Planes of colour and opacity; red and blue as what they differ from green by."""
+    rgba = torch.cat([scene.colors, scene.opacities.unsqueeze(-1)], -1).clamp(0, 1)
+    r, g, b, a = _rounded(255 * rgba, "u1").T
+    return np.stack([g, r - g, b - g, a])
+
+
+def _palette(parts: list[Tensor], orders: list[Array]) -> tuple[list[Array], dict[str, Any]]:
+    """Labels in two planes, in the order given, and the palette's planes; how to read them."""
+    n, k = sum(map(len, parts)), parts[0].shape[1]
+    if not k:
+        return [], {"coefficients": 0, "step": 1.0, "entries": 0}
+    entries = min(MOST, max(FEWEST, n // GAUSSIANS_AN_ENTRY))
+    found, labels = palette(torch.cat([part.flatten(1) for part in parts]), entries)
+    pieces = labels.split([len(part) for part in parts])
+    labels = torch.cat([x[order] for x, order in zip(pieces, orders, strict=True)])
+    step = float(found.abs().max()) / 127 or 1.0
+    planes = labels.numpy().astype("<u2").view(np.uint8).reshape(-1, 2).T
+    about = {"coefficients": k, "step": step, "entries": len(found)}
+    return [planes, _rounded(found / step, "i1").T], about
+
+
+# --- back again -----------------------------------------------------------------------------------
+
+
+def gaussians(data: bytes, meta: dict[str, Any]) -> GaussianScene:
+    """The Gaussians of a page as it draws them, without object ids."""
+    unfolded = zlib.decompressobj().decompress(data)
+    return (_from_compressed if "codes" in meta else _from_exact)(_Taker(unfolded), meta)
+
+
+class _Taker:
+    """Arrays that follow each other."""
+
+    def __init__(self, data: bytes) -> None:
+        self.data, self.at = data, 0
+
+    def __call__(self, kind: str, *shape: int) -> Tensor:
+        x = np.frombuffer(self.data, kind, math.prod(shape), self.at)
+        self.at += x.nbytes
+        return torch.from_numpy(x.reshape(shape).astype(x.dtype.newbyteorder("=")))
+
+
+def _from_exact(take: _Taker, meta: dict[str, Any]) -> GaussianScene:
+    n, sh, (low, high) = meta["count"], meta["sh"], meta["log_scales"]
+    means, quats = take("<f4", n, 3), take("<i2", n, 4)
+    logs, rgba = take("<u2", n, 3), take("u1", n, 4)
+    rest = take("i1", n, sh["coefficients"], 3) * sh["step"]
+    return _scene(means, quats.float(), low + (high - low) / 65535 * logs.float(), rgba, rest)
+
+
+def _from_compressed(take: _Taker, meta: dict[str, Any]) -> GaussianScene:
+    n, sh = meta["count"], meta["sh"]
+    steps = np.zeros((n, 8), np.uint8)
+    steps[:, :MEAN_PLANES] = take("u1", MEAN_PLANES, n).numpy().T
+    a, down, more = take("u1", 3, n).long()
+    codes = torch.tensor(meta["codes"])
+    logs = codes[torch.stack([a, a - down, a - down - more], 1)]
+    small = take("i1", 3, n).T.double() / (127 * math.sqrt(2))
+    w = (1 - small.square().sum(1, keepdim=True)).clamp_min(0).sqrt()
+    g, r, b, opacity = take("u1", 4, n)
+    rgba = torch.stack([r + g, g, b + g, opacity], 1)
+    rest = torch.zeros(n, 0, 3)
+    if k := sh["coefficients"]:
+        label = take("u1", 2, n).int()
+        colours = take("i1", 3 * k, sh["entries"]).T.float() * sh["step"]
+        rest = colours[label[0] + 256 * label[1]].view(n, k, 3)
+    means = _from_steps(steps.view("<u8")[:, 0], meta["groups"])
+    return _scene(means, torch.cat([w, small], 1).float(), logs, rgba, rest)
+
+
+def _from_steps(steps: Array, groups: list[dict[str, Any]]) -> Tensor:
+    out = []
+    for group in groups:
+        first, low, high = group["first"], *np.array(group["ends"])
+        keys = np.cumsum(steps[first : first + group["count"]], dtype=np.uint64)
+        places = thirds(keys[:, None] >> np.arange(3, dtype=np.uint64))
+        x = low + (high - low) / PLACES * places
+        out.append(np.sign(x) * np.expm1(np.abs(x)))
+    return torch.from_numpy(np.concatenate(out)).float()
+
+
+def _scene(means: Tensor, quats: Tensor, logs: Tensor, rgba: Tensor, rest: Tensor) -> GaussianScene:
+    rgba = rgba.float() / 255
+    return GaussianScene.make(
+        means=means,
+        quats=quats,
+        scales=logs.exp(),
+        opacities=rgba[:, 3],
+        sh=torch.cat([color_to_sh(rgba[:, :3]), rest.float()], 1),
+    )
