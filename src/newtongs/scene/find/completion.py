@@ -112,7 +112,7 @@ def look_around(
     body = _body(part[torch.from_numpy(own & inside)], world, grid, h)
     if not body.any():
         return None
-    rest = _filled(part[torch.from_numpy(~own & inside)], world, grid) & ~body
+    rest = filled(part[torch.from_numpy(~own & inside)], world, grid) & ~body
     rest = _large(rest, SMALL * body.sum())
     return Around(rows, part, x.numpy(), own, free, world, grid, body, rest)
 
@@ -135,7 +135,7 @@ def _within(x: Vec3, grid: Grid, *, beyond: int = 0) -> Tensor:
     return ((x >= low - room) & (x < high + room)).all(-1)
 
 
-def _filled(scene: GaussianScene, world: WorldFrame, grid: Grid) -> Array:
+def filled(scene: GaussianScene, world: WorldFrame, grid: Grid) -> Array:
     """Voxels that the Gaussians fill, without the wide ones."""
     widest = BROAD * FINENESS * float(grid.h[0])
     return optical_depth(scene[scene.scales.amax(-1) < widest], world, grid) >= DENSE
@@ -160,19 +160,29 @@ def _body(scene: GaussianScene, world: WorldFrame, grid: Grid, floor: float) -> 
     """
     from scipy import ndimage
 
-    filled = _filled(scene, world, grid)
-    label, count = ndimage.label(filled, np.ones((3, 3, 3)))
+    solid = filled(scene, world, grid)
+    label, count = ndimage.label(solid, np.ones((3, 3, 3)))
     if not count:
-        return filled
+        return solid
     sizes = np.bincount(label.ravel())[1:]
-    filled = np.concatenate([[False], sizes >= SMALL * sizes.max()])[label]
-    filled = ndimage.binary_closing(filled, np.ones((3, 3, 3)), iterations=GAP)
-    bottom = int(np.flatnonzero(filled.any((0, 2)))[0])
-    plugged = filled.copy()
+    solid = np.concatenate([[False], sizes >= SMALL * sizes.max()])[label]
+    solid = ~grown(~grown(solid, GAP), GAP)
+    bottom = int(np.flatnonzero(solid.any((0, 2)))[0])
+    plugged = solid.copy()
     if grid.low[1] + (bottom - GAP) * grid.h[1] < floor:
         plugged[:, bottom] = True
     whole = ndimage.binary_fill_holes(plugged)
-    return filled | (whole & ~plugged)
+    return solid | (whole & ~plugged)
+
+
+def grown(marked: Array, n: int) -> Array:
+    """Marked voxels, and all that are at most ``n`` from one along every axis."""
+    from scipy import ndimage
+
+    out = marked.view(np.uint8)
+    for axis in range(marked.ndim):
+        out = ndimage.maximum_filter1d(out, 2 * n + 1, axis=axis, mode="nearest")
+    return np.asarray(out.view(bool))
 
 
 def shared(found: Around) -> tuple[Array, Array]:

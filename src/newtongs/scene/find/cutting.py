@@ -9,7 +9,7 @@ import torch
 from ... import rotations
 from ..gaussians import GaussianScene
 from ..world_frame import shortest_turn
-from .completion import BEYOND, HALO, Around
+from .completion import BEYOND, HALO, Around, filled, grown
 from .plan import Plan, arms
 from .support import Support
 
@@ -18,12 +18,14 @@ Array: TypeAlias = npt.NDArray[Any]
 LAYERS = 3  # voxels above the support that make the footprint
 LEVEL = 1.5  # voxels above the support's plane that are its own, at least; at most twice as many
 ROUGH = 2.5  # standard deviations of its surface, likewise
+TOP, LEAST_CUT = 1.5, 0.5  # standard deviations, and voxels at least, above it: there it is cut
 DEEP = 8  # voxels below its plane that belong to it
 SURFACE = 0.3  # opacity of the Gaussians that make it
 REACH = 2.0  # standard deviations that a Gaussian reaches
 SHORTER = (0.75, 0.5, 0.35, 0.25)  # lengths that are tried for what sticks out of the body
 LEAST = 0.02  # of its length is left to an axis
 WIDE, THIN, OPAQUE = 0.7, 0.1, 0.95  # voxels, voxels, opacity: Gaussians that close the bottom
+SKIN = 2.5  # voxels into the body, from which on Gaussians are inside
 NEIGHBOURS = 12  # of which they have the colour
 VISIBLE = 0.3  # opacity of such a neighbour
 
@@ -66,6 +68,8 @@ def cut(found: Around, support: Support, others: Array) -> Parts | None:
 
     ``others (n,)`` are Gaussians that belong neither to the object nor to the support.
     """
+    from scipy import ndimage
+
     h, plan = float(found.grid.h[0]), _plan(found)
     level = float(np.clip(ROUGH * support.spread, LEVEL * h, 2 * LEVEL * h))
     lowest = _lowest(found, support, level)
@@ -77,12 +81,15 @@ def cut(found: Around, support: Support, others: Array) -> Parts | None:
     outline = _outline(found, plan, footprint, ~found.own & ~others & (abs(r) <= level))
     here, stands = (plan.at(field, found.x) for field in (outline, footprint))
     low = found.own & here & (r > -DEEP * h)
-    returned, sunk = low & ~stands & (r < level), low & stands & (r < 0)
-    factors = _factors(found, support, r, here, found.own & ~returned & ~sunk)
-    shortened = (factors < 1).any(-1)
+    edge = plan.at(ndimage.binary_dilation(footprint, np.ones((3, 3))), found.x)
+    returned = low & ~stands & (r < np.where(edge, 0.5 * level, level))
+    depth = float(np.clip(TOP * support.spread, LEAST_CUT * h, level))
+    sunk = low & stands & (r < depth)
     kept = found.own & ~returned & ~sunk
+    factors = _factors(found, support, r - depth, here, kept)
+    shortened = (factors < 1).any(-1)
     rows = np.flatnonzero(shortened)
-    cap = _cap(found, support, lowest, kept & (r > level))
+    cap = _cap(found, support, lowest, depth, kept & (r > level + LAYERS * h) & _outside(found))
     own = Copies(rows, found.x[rows], factors[rows], cap)
     return Parts(plan, footprint, outline, level, returned, sunk, shortened, own)
 
@@ -95,16 +102,23 @@ def _plan(found: Around) -> Plan:
 
 
 def _lowest(found: Around, support: Support, level: float) -> Array:
-    """Height of the body's lowest voxel above the support, where it stands on it; else infinite.
+    """Height of the object's lowest voxel above the support, where it stands on it; else infinite.
 
-    ``(nx, nz)`` of the grid. It stands where it fills one of the lowest layers.
+    ``(nx, nz)`` of the grid. It stands where it fills one of the lowest layers; where it hangs over
+    and the gap below was closed in its body, it does not.
     """
+    from scipy import ndimage
+
     grid, h = found.grid, float(found.grid.h[0])
-    cells = np.argwhere(found.body)
+    above = found.own & (support.above(found.x) > level)
+    cells = np.argwhere(filled(found.scene[torch.from_numpy(above)], found.world, grid))
     r = support.above(grid.middles(cells))
     low = (r > level) & (r <= level + LAYERS * h)
     out = np.full((grid.shape[0], grid.shape[2]), np.inf)
     np.minimum.at(out, tuple(cells[low][:, ::2].T), r[low])
+    shell = np.isfinite(out)
+    hollow = ndimage.binary_fill_holes(ndimage.binary_closing(shell)) & ~shell
+    out[hollow] = level + 0.5 * h
     return out
 
 
@@ -155,9 +169,7 @@ def _factors(found: Around, support: Support, r: Array, here: Array, kept: Array
 
 def _inside(found: Around, rows: Array, arm: Array) -> Array:
     """Lengths ``(m, 3)`` at which the axes end in the body, or not far from it."""
-    from scipy import ndimage
-
-    near = ndimage.binary_dilation(found.body, np.ones((3, 3, 3)), iterations=HALO)
+    near = grown(found.body, HALO)
     x = found.x[rows]
     out = np.ones(arm.shape[::2])
     within = _at(near, found, x)
@@ -187,16 +199,32 @@ def _at(marked: Array, found: Around, x: Array) -> Array:
 # --- the bottom ----------------------------------------------------------------------------------
 
 
-def _cap(found: Around, support: Support, lowest: Array, lit: Array) -> GaussianScene:
+def _cap(
+    found: Around, support: Support, lowest: Array, depth: float, lit: Array
+) -> GaussianScene:
     """Flat Gaussians that close the body below, of the colours of those around."""
     h = float(found.grid.h[0])
-    cells = np.argwhere(np.isfinite(lowest))
+    stands = np.isfinite(lowest)
+    # They must not be seen from the side.
+    inner = next(x for n in (2, 1, 0) if (x := _eroded(stands, n)).any())
+    cells = np.argwhere(inner)
     x = np.zeros((len(cells), 3))
     x[:, ::2] = found.grid.low[::2] + (cells + 0.5) * h
-    # A flat base begins in the lowest layer looked at, and reaches down to the support itself.
-    rise = lowest[tuple(cells.T)]
-    x[:, 1] = np.where(rise < rise.min() + h, 0.25 * h, rise) - support.above(x)
+    x[:, 1] = np.maximum(lowest[tuple(cells.T)] - 0.5 * h, depth) - support.above(x)
     return discs(found, support, x, colors_near(found, x, lit), WIDE * h)
+
+
+def _eroded(marked: Array, n: int) -> Array:
+    from scipy import ndimage
+
+    return np.asarray(ndimage.binary_erosion(marked, iterations=n) if n else marked)
+
+
+def _outside(found: Around) -> Array:
+    """Gaussians ``(n,)`` that are not inside the body, where it is dark."""
+    from scipy import ndimage
+
+    return ~_at(ndimage.distance_transform_edt(found.body) > SKIN, found, found.x)
 
 
 def colors_near(found: Around, x: Array, of: Array) -> Array:
