@@ -10,7 +10,7 @@ from ... import rotations
 from ..gaussians import GaussianScene
 from ..world_frame import shortest_turn
 from .completion import BEYOND, HALO, Around, filled, grown
-from .plan import Plan, arms
+from .plan import Plan, arms, seen_from_above
 from .support import Support
 
 Array: TypeAlias = npt.NDArray[Any]
@@ -26,6 +26,7 @@ SHORTER = (0.75, 0.5, 0.35, 0.25)  # lengths that are tried for what sticks out 
 LEAST = 0.02  # of its length is left to an axis
 WIDE, THIN, OPAQUE = 0.7, 0.1, 0.95  # voxels, voxels, opacity: Gaussians that close the bottom
 SKIN = 2.5  # voxels into the body, from which on Gaussians are inside
+CLOSED = 0.9  # opacity of a bottom that is there already
 NEIGHBOURS = 12  # of which they have the colour
 VISIBLE = 0.3  # opacity of such a neighbour
 
@@ -89,7 +90,10 @@ def cut(found: Around, support: Support, others: Array) -> Parts | None:
     factors = _factors(found, support, r - depth, here, kept)
     shortened = (factors < 1).any(-1)
     rows = np.flatnonzero(shortened)
-    cap = _cap(found, support, lowest, depth, kept & (r > level + LAYERS * h) & _outside(found))
+    bare = ~_closed(found, plan, kept & (r < level + h))
+    lit = kept & (r > level + LAYERS * h) & _outside(found)
+    at = (_inner(footprint) & bare)[BEYOND:-BEYOND, BEYOND:-BEYOND]
+    cap = _cap(found, support, np.where(at, lowest, np.inf), depth, lit)
     own = Copies(rows, found.x[rows], factors[rows], cap)
     return Parts(plan, footprint, outline, level, returned, sunk, shortened, own)
 
@@ -199,25 +203,38 @@ def _at(marked: Array, found: Around, x: Array) -> Array:
 # --- the bottom ----------------------------------------------------------------------------------
 
 
+def _closed(found: Around, plan: Plan, low: Array) -> Array:
+    """Cells in which the object's lowest Gaussians ``(n,)`` close it, seen from below."""
+    rows = np.flatnonzero(low)
+    scene = found.scene[torch.from_numpy(rows)]
+    x = found.x[rows] * np.array([1, -1, 1])
+    return seen_from_above(scene, x, arms(scene, found.world), plan).alpha >= CLOSED
+
+
 def _cap(
     found: Around, support: Support, lowest: Array, depth: float, lit: Array
 ) -> GaussianScene:
     """Flat Gaussians that close the body below, of the colours of those around."""
     h = float(found.grid.h[0])
     stands = np.isfinite(lowest)
-    # They must not be seen from the side.
-    inner = next(x for n in (2, 1, 0) if (x := _eroded(stands, n)).any())
-    cells = np.argwhere(inner)
+    if not stands.any():
+        return found.scene[:0]
+    cells = np.argwhere(stands)
     x = np.zeros((len(cells), 3))
     x[:, ::2] = found.grid.low[::2] + (cells + 0.5) * h
     x[:, 1] = np.maximum(lowest[tuple(cells.T)] - 0.5 * h, depth) - support.above(x)
     return discs(found, support, x, colors_near(found, x, lit), WIDE * h)
 
 
-def _eroded(marked: Array, n: int) -> Array:
+def _inner(footprint: Array) -> Array:
+    """The footprint without its rim, where the bottom would be seen from the side."""
     from scipy import ndimage
 
-    return np.asarray(ndimage.binary_erosion(marked, iterations=n) if n else marked)
+    for n in (2, 1):
+        inner = ndimage.binary_erosion(footprint, iterations=n)
+        if inner.any():
+            return np.asarray(inner)
+    return footprint
 
 
 def _outside(found: Around) -> Array:

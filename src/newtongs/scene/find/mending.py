@@ -25,8 +25,10 @@ FEWEST = 12  # cells of the ring
 EDGE = 3  # cells along the support's own edge, which looks otherwise
 SEEN = 0.3  # opacity of a cell that has a colour
 WHOLE = 0.8  # of the opacity around: less is a hole
+RARE = 0.03  # share of the ring's cells that must have a colour before it is usual there
 STRAYING = 0.9  # share of the ring whose colours say how far colours stray
 TOLERANCE, LEAST_TOLERANCE = 1.3, 0.05  # of that, and in RGB: colours farther away are stains
+FLAWED = 0.15  # share of the cells under an object that may differ more than those around
 CLEAR = 6  # voxels above the support in which nothing stands where it is copied from
 SHIFTS, SMALLEST = 16, 4  # patches that are shifted at most, and cells of one at least
 PLAIN = 0.7  # share of the source that is plain enough for them: joints would make a pattern
@@ -47,12 +49,16 @@ class _Look(NamedTuple):
     """The support seen from above; fields of the plan."""
 
     view: View
+    palette: Array
+    """Colours of the cells around ``(m, 3)``."""
     off: Array
-    """How far each cell's colour is from what is usual around, in RGB."""
+    """How far each cell's colour is from those, in RGB."""
     most: float
     """How far it may be."""
     whole: Array
     """Cells that are opaque and of a usual colour."""
+    flaws: float
+    """Share of the cells around that are not."""
     opaque: float
     """The usual opacity."""
 
@@ -67,7 +73,7 @@ def mend(found: Around, support: Support, parts: Parts, others: Array) -> Mended
     view = seen_from_above(found.scene[torch.from_numpy(slab)], found.x[slab], arm, parts.plan)
     standing = _standing(found, parts, r)
     look = _look(parts, view, standing)
-    hole = None if look is None else _hole(parts, look.whole)
+    hole = None if look is None else _hole(parts, look)
     source = None if look is None or hole is None else _source(look, hole | standing)
     if look is None or hole is None or source is None:
         return Mended(np.zeros(len(r), bool), nothing)
@@ -100,21 +106,36 @@ def _look(parts: Parts, view: View, standing: Array) -> _Look | None:
     ring = ring if ring.sum() >= FEWEST else inner & (away > 2)
     if ring.sum() < FEWEST:
         return None
-    off = np.linalg.norm(view.color - np.median(view.color[ring], axis=0), axis=-1)
+    palette = view.color[ring]
+    off = _strangeness(view.color.reshape(-1, 3), palette).reshape(ring.shape)
     most = max(TOLERANCE * float(np.quantile(off[ring], STRAYING)), LEAST_TOLERANCE)
     opaque = float(np.median(view.alpha[ring]))
     whole = parts.outline & (view.alpha >= WHOLE * opaque) & (off <= most)
-    return _Look(view, off, most, whole, opaque)
+    return _Look(view, palette, off, most, whole, float(1 - whole[ring].mean()), opaque)
 
 
-def _hole(parts: Parts, whole: Array) -> Array | None:
-    """Cells under the object and around it that are open or stained; None if there are none."""
+def _strangeness(colors: Array, palette: Array) -> Array:
+    """How far each colour ``(n, 3)`` is from those that a small part of the palette has."""
+    from scipy.spatial import cKDTree
+
+    k = max(round(RARE * len(palette)), 1)
+    return np.asarray(cKDTree(palette).query(colors, k=[k])[0][:, 0])
+
+
+def _hole(parts: Parts, look: _Look) -> Array | None:
+    """Cells under the object and around it that are open or stained.
+
+    None if the support is not much worse there than it is around: then it was whole.
+    """
     from scipy import ndimage
 
     away = ndimage.distance_transform_edt(~parts.footprint)
+    under = parts.footprint & parts.outline
+    if (~look.whole[under]).mean() <= 2 * look.flaws + FLAWED:
+        return None
     inner = ndimage.binary_erosion(parts.outline, iterations=EDGE)
     zone = ((away <= STAINED) & inner) | ((away <= 1) & parts.outline)
-    bad = zone & ~whole
+    bad = zone & ~look.whole
     label, _ = ndimage.label(bad | parts.footprint)
     bad &= np.isin(label, np.unique(label[parts.footprint]))
     hole = ndimage.binary_dilation(ndimage.binary_opening(bad), iterations=2) & zone
@@ -143,8 +164,7 @@ def _removed(
     for axis in range(3):
         for sign in (-1.5, 1.5):
             reaches |= ~plan.at(near, x + sign * arm[:, :, axis])
-    usual = np.median(look.view.color[look.whole], axis=0)
-    off = np.linalg.norm(found.scene.colors.numpy()[slab] - usual, axis=-1)
+    off = _strangeness(found.scene.colors.double().numpy()[slab], look.palette)
     out = np.zeros(len(found.x), bool)
     out[slab[plan.at(hole, x) & ~(reaches & (off <= look.most))]] = True
     return out
