@@ -18,18 +18,20 @@ from .ground import Ground, make_ground
 from .pushes import Physics, Push, PushFields, filled
 from .scene.animation import About, Animation
 from .scene.cameras import Camera
+from .scene.frames import ALWAYS
 from .scene.gaussians import BACKGROUND, GaussianScene, join
 from .scene.placing import extent, floor_disc, panel
 from .scene.shadows import ShadowName
 from .scene.transform import Form
 from .scene.world_frame import WorldFrame
-from .stage import STAGE_HEIGHT, Stage, Told, move_stage, opened, pick, settle
+from .stage import STAGE_HEIGHT, Stage, Told, move_stage, opened, pick, restored, settle
 from .state import State
 from .types import StateTensor, Times
 from .world.bodies import Body, lowest
 from .world.simulation import EngineName, Simulation
 
 DISC = 3.0  # radius of the visible floor beyond the way, in heights of the object
+AT_REST = 0.01  # of its scale, and in quaternions: what moves less is taken to stay in its place
 NEAR = 0.02  # of an object's size: what comes so near to the lower floor makes it visible
 
 
@@ -77,7 +79,8 @@ def animate(
         boxes: solid boxes, in the physics frame.
         loose: every other object that is found can be knocked over, and sleeps until it is hit.
         keep_ghosts: take the selection as it is; else what it missed moves too, the object's
-            inside and its seam, and floaters around it are left out.
+            inside and its seam, floaters around it go, it is cut at what it stands on, and the
+            hole it leaves there is mended, all this from frame 1 on.
         goal: search the velocities that reach it: "land at X Z" or "displace DX DY DZ".
         physics: the dynamics; :data:`newtongs.pushes.PAPER` is the paper's to the letter.
         show_floor: draw what was only assumed or given: a floor, planes, boxes.
@@ -115,6 +118,7 @@ def animate(
         bodies = aimed(stage, bodies, around, goal, times, physics, progress)
     states = follow(stage, bodies, around, times, physics, progress)
     missed = () if goal is None else misses(stage, goal, states)
+    stage = restored(stage, [i for i, z in enumerate(states) if not _moves(z)])
     shown = stage.scene
     if show_floor and not physics.literal:  # the paper draws the scene and nothing else
         shown = _with_shown(stage, bodies, around, states, planes, boxes)
@@ -127,6 +131,7 @@ def animate(
     return Animation(
         shown, times, dict(enumerate(states)), stage.world, about, form=form,
         shadow=_shadow(stage) if shadow and not physics.literal else "none",
+        presence=_presence(stage, len(shown)),
     )  # fmt: skip
 
 
@@ -134,6 +139,20 @@ def _shadow(stage: Stage) -> ShadowName:
     """Nothing has its shadow yet in our own scenes, where it is set into another, or alone."""
     bare = stage.floor_is == "known" or stage.moved or stage.alone
     return "all" if bare else "new"
+
+
+def _moves(z: StateTensor) -> bool:
+    """Whether an object with the states ``(T, 22)`` ever leaves its place."""
+    x = State(z)
+    far = (x.p - x.p[0]).abs().amax() > AT_REST * x.s[0].mean()
+    return bool(far | ((x.q - x.q[0]).abs().amax() > AT_REST) | (x.s != x.s[0]).any())
+
+
+def _presence(stage: Stage, count: int) -> Tensor | None:
+    """When the ``count`` Gaussians are to be seen; what was drawn besides, always."""
+    if stage.presence is None:
+        return None
+    return torch.nn.functional.pad(stage.presence, (0, count - len(stage.presence)), value=ALWAYS)
 
 
 def _about(
