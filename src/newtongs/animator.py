@@ -1,5 +1,6 @@
 """The product in one screen: scene -> objects -> Z_0 -> simulation -> an animation."""
 
+import math
 from collections.abc import Sequence
 from dataclasses import replace as changed
 from pathlib import Path
@@ -24,7 +25,8 @@ from .scene.placing import extent, floor_disc, panel
 from .scene.shadows import ShadowName
 from .scene.transform import Form
 from .scene.world_frame import WorldFrame
-from .stage import STAGE_HEIGHT, Stage, Told, move_stage, opened, pick, restored, settle
+from .stage import Stage, Told, opened, pick, restored
+from .staging import STAGE_SIZE, Spot, move_stage, settle
 from .state import State
 from .types import StateTensor, Times
 from .world.bodies import Body, lowest
@@ -46,7 +48,10 @@ def animate(
     background: GaussianScene | Path | str | None = None,
     ground: WorldFrame | None = None,
     height: float | None = None,
-    at: Sequence[float] = (0.0, 0.0),
+    at: Sequence[float] | None = None,
+    turn: float = 0.0,
+    lift: float = 1.0,
+    meters_per_unit: float | None = None,
     cameras: Sequence[Camera] | None = None,
     planes: Sequence[Plane] = (),
     boxes: Sequence[Box] = (),
@@ -72,8 +77,14 @@ def animate(
             object without surroundings hangs its own height above an assumed one.
         background: another scene that the object is set into, likewise.
         ground: up and floor of the background. Default: estimated.
-        height: of the object, in the background's units. Default: a tenth of its width.
-        at: where in the background it starts, along x and z from the middle, in its units.
+        height: of the object, in the background's units. Default: its largest extent is a tenth of
+            the background's width.
+        at: where in the background it starts: x and z in physics units, as `inspect` draws them.
+            Default: the middle.
+        turn: degrees by which it is turned about up there.
+        lift: gap between it and what is below it there, in its own heights; 0 stands on it.
+        meters_per_unit: how long a unit of the scene is, or of the background. Default: such that
+            the scene's main object is half a metre large. Physics units are metres.
         cameras: of the capture, for selections made in pictures.
         planes: further floors, ramps and walls, in the physics frame.
         boxes: solid boxes, in the physics frame.
@@ -99,7 +110,10 @@ def animate(
     physics, times = physics or Physics(), frame_times(seconds, fps)
     pushes = tuple(filled(one, physics) for one in tuple(pushes) or (Push(**push),))
     if physics.literal:
-        _refuse_beside_paper(planes=planes, boxes=boxes, background=background)
+        _refuse_beside_paper(
+            planes=planes, boxes=boxes, background=background, meters_per_unit=meters_per_unit
+        )
+    _check_unit(meters_per_unit)
     if loose and physics.contact == "paper":
         raise InputError("loose objects need contact 'world'; in the paper's engine nothing meets")
     stage = pick(
@@ -107,8 +121,12 @@ def animate(
         whole=not (keep_ghosts or physics.literal),
     )  # fmt: skip
     if background is not None:
-        stage = _into(stage, background, ground, height, at)
-    stage = settle(stage, floor if background is None else None, rescale=not physics.literal)
+        spot = Spot(at, turn, height, lift=lift)
+        stage = _into(stage, background, ground, spot, meters_per_unit)
+    stage = settle(
+        stage, floor if background is None else None, rescale=not physics.literal,
+        meters_per_unit=meters_per_unit,
+    )  # fmt: skip
     stage = raise_for_motions(stage, pushes, physics.seed)
     bodies = make_bodies(stage, pushes, physics, seconds, progress)
     for i, body in enumerate(bodies):
@@ -195,15 +213,20 @@ def _into(
     stage: Stage,
     background: GaussianScene | Path | str,
     ground: WorldFrame | None,
-    height: float | None,
-    at: Sequence[float],
+    spot: Spot,
+    meters_per_unit: float | None,
 ) -> Stage:
     """The objects set into another scene, whose floor is known if it is one of ours."""
     place = opened(background)
     if place.ours and ground is None:
         ground = WorldFrame.identity()
-        height = STAGE_HEIGHT if height is None else height
-    return move_stage(stage, place.scene.to("cpu"), ground, height, at)
+        spot = changed(spot, size=STAGE_SIZE)
+    return move_stage(stage, place.scene.to("cpu"), ground, spot, meters_per_unit=meters_per_unit)
+
+
+def _check_unit(meters_per_unit: float | None) -> None:
+    if meters_per_unit is not None and not 0 < meters_per_unit < math.inf:
+        raise InputError(f"meters_per_unit: expected a length above 0, got {meters_per_unit:g}")
 
 
 def follow(

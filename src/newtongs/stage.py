@@ -22,7 +22,6 @@ from .scene.frames import ALWAYS, FIRST, LATER
 from .scene.gaussians import BACKGROUND, GaussianScene, join
 from .scene.io.formats import load
 from .scene.lifting import lift
-from .scene.placing import extent, set_into
 from .scene.world_frame import WorldFrame
 from .state import State
 from .templates import SCENES, named_scene
@@ -30,11 +29,9 @@ from .types import Vec3
 
 Told: TypeAlias = Callable[[str, int, int], None]  # what, done, in all
 
-SIZE = 0.27  # lifted scale in physics units: the middle of the range that the model was trained on
-SUNK = 0.25  # part of its height an object may reach below the floor found, which then gives way
 NEARLY_ALL = 0.9  # of a capture selected: what is left belongs to the object too
-STAGE_HEIGHT = 0.9  # of an object set into one of our own scenes: theirs are that tall
 MOST_LOOSE = 40  # objects that wait to be hit
+SAME = 0.5  # overlap over union from which two selections are the same object
 OVERLAP = 0.1  # share of a loose object that may belong to another before it is left out
 FLAT = 0.4  # height over width of a cluster, below which it is a patch of the ground
 UP: Vector = (0.0, 1.0, 0.0)  # in our own scenes
@@ -64,6 +61,8 @@ class Stage:
     """Whether the floor goes on for ever, beyond what is to be seen of it."""
     moved: bool = False
     """Whether the objects were set into another scene."""
+    reference: float | None = None
+    """Lifted scale of the scene's main object, scene units; None where that is object 0."""
     names: tuple[str, ...] = ()
     """How each object was selected."""
     source: str | None = None
@@ -156,7 +155,8 @@ def pick(
         given, len(pushes), world, floor, how, names=tuple(c.name for c in chosen), source=source,
         ghosts=ghosts,
     )  # fmt: skip
-    return _assembled(stage, apart) if whole else _marked(stage, apart)
+    stage = _assembled(stage, apart) if whole else _marked(stage, apart)
+    return changed(stage, reference=_reference(stage, given, chosen, pushes, points))
 
 
 def _select(
@@ -176,6 +176,37 @@ def _select(
         # A capture of one thing: what is left of it would stand there as a ghost.
         return chosen._replace(mask=torch.ones_like(chosen.mask))
     return chosen
+
+
+def _reference(
+    stage: Stage,
+    given: GaussianScene,
+    chosen: Sequence[Selection],
+    pushes: Sequence[Push],
+    points: Vec3 | None,
+) -> float | None:
+    """How large the scene's main object is, whichever are pushed: a unit hangs on it."""
+    main = None if pushes[0].select == "auto" else main_object(given, stage.floor)
+    if main is None:
+        return None
+    for index, one in enumerate(chosen[: stage.count]):
+        if int((one.mask & main.mask).sum()) > SAME * int((one.mask | main.mask).sum()):
+            return lifted_scale(stage.scene.object(index))
+    (whole,) = _apart(given, stage.floor, [main], [], points)
+    return lifted_scale(join(given[whole.mask], whole.own))
+
+
+def main_object(scene: GaussianScene, floor: Floor) -> Selection | None:
+    """The object that is taken when none is named; None without one."""
+    try:
+        return _select(scene, floor, Push(), 0, None)
+    except InputError:
+        return None
+
+
+def lifted_scale(thing: GaussianScene) -> float:
+    """Mean of the lifted scale ``s`` of an object, scene units."""
+    return State(lift(thing)).s.mean().item()
 
 
 def _refuse_overlap(chosen: Sequence[Selection], pushes: Sequence[Push]) -> None:
@@ -323,66 +354,3 @@ def _stands_up(means: Vec3, floor: Floor) -> bool:
     width = (sideways.amax(0) - sideways.amin(0)).min()
     height = floor.heights(means)
     return bool(height.amax() - height.amin() >= FLAT * width)
-
-
-# --- where they are ------------------------------------------------------------------------------
-
-
-def move_stage(
-    stage: Stage,
-    background: GaussianScene,
-    ground: WorldFrame | None,
-    height: float | None,
-    at: Sequence[float] = (0.0, 0.0),
-) -> Stage:
-    """The objects, without their surroundings, above the floor of another scene."""
-    floor = find_floor(background, up=None if ground is None else ground.up)
-    marked = background.ids != BACKGROUND
-    if marked.any() and not marked.all():
-        background = background[~marked]  # its own object makes room
-    if ground is None and floor.kind == "virtual":
-        raise InputError(
-            "no floor is to be seen in the background; say where it is: --ground UX UY UZ HEIGHT "
-            "(ground=WorldFrame.of_floor(up, height)), or name one of our own scenes"
-        )
-    how = "found" if ground is None else "known"
-    ground = ground or WorldFrame.of_floor(floor.up, floor.height)
-    stage = seen_later(stage)
-    things = stage.scene[stage.scene.ids != BACKGROUND]
-    placed = set_into(things, stage.world.up, background, ground, height=height, at=at)
-    plain = background.replace(ids=torch.full_like(background.ids, BACKGROUND))
-    return changed(
-        stage, scene=join(placed, plain), world=ground, floor=floor, floor_is=how, moved=True
-    )
-
-
-def settle(stage: Stage, height: float | None, *, rescale: bool = True) -> Stage:
-    """The physics frame: the floor given or found, the objects as large as the model knows them.
-
-    ``height`` is the floor's as it was given, in scene units. Without ``rescale`` a scene unit is a
-    physics unit, as in the paper.
-    """
-    pushed = (stage.scene.ids != BACKGROUND) & (stage.scene.ids < stage.count)
-    low, high = extent(stage.scene[pushed], stage.world.up)
-    size, found = high - low, stage.world.floor
-    how, endless = stage.floor_is, False
-    if height is not None:
-        floor, how, endless = height, "as given", True
-    elif how == "known":
-        floor = found
-    elif stage.floor.kind == "virtual" and stage.alone:
-        floor, how, endless = low - size, "assumed, the object's height below it", True
-    else:
-        virtual = stage.floor.kind == "virtual" and not stage.moved
-        how, endless = ("assumed", True) if virtual else ("found", False)
-        floor = min(found, low) if low > found - SUNK * size else found
-    if low < floor - SUNK * size and (endless or how == "found"):
-        raise InputError(
-            f"the object reaches {floor - low:.3g} below the floor at {floor:.3g} (scene units "
-            f"along up {[round(x, 3) for x in stage.world.up.tolist()]}); "
-            "give --floor and --up, or select less of it"
-        )
-    scales = [State(lift(stage.scene.object(i))).s.mean().item() for i in range(stage.count)]
-    scale = SIZE * len(scales) / sum(scales) if rescale else 1.0
-    world = WorldFrame.of_floor(stage.world.up, floor, scale=scale)
-    return changed(stage, world=world, floor_is=how, endless=endless)
