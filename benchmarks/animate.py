@@ -15,7 +15,8 @@ from common import hardware
 from rich.console import Console
 from rich.table import Table
 
-from newtongs import stage as staging
+from newtongs import stage as stages
+from newtongs import staging
 from newtongs.actors import make_bodies
 from newtongs.animator import follow, frame_times
 from newtongs.exports import export
@@ -63,7 +64,7 @@ def run(path: Path, folder: Path, clock: Clock) -> Animation:
     with clock("read the file"):
         scene = load(path)
     with clock("find floor and object"):
-        stage = staging.pick(scene, [push])
+        stage = stages.pick(scene, [push])
     with clock("world frame"):
         stage = staging.settle(stage, None)
     with clock("shape of the object"):

@@ -40,7 +40,8 @@ from newtongs.actors import initial_state, make_bodies, shape_of
 from newtongs.ground import make_ground, solid_rest
 from newtongs.scene import GaussianScene
 from newtongs.scene.gaussians import BACKGROUND
-from newtongs.stage import Stage, pick, settle
+from newtongs.stage import Stage, pick
+from newtongs.staging import settle
 from newtongs.state import State, replace
 from newtongs.templates import TEMPLATES
 from newtongs.types import StateTensor

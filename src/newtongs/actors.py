@@ -19,7 +19,7 @@ from .scene.gaussians import GaussianScene
 from .scene.lifting import lift
 from .scene.placing import extent, moved
 from .scene.world_frame import WorldFrame
-from .stage import Stage, Told
+from .stage import Stage, Told, seen_later
 from .state import State, replace
 from .types import StateTensor, Vec3
 from .world.bodies import Body, Track
@@ -155,8 +155,12 @@ def named_track(name: str, z0: StateTensor, seconds: float, seed: int) -> Track:
 
 
 def raise_for_motions(stage: Stage, pushes: Sequence[Push], seed: int) -> Stage:
-    """Objects that follow a motion which begins in the air, at that height above the floor."""
-    scene = stage.scene
+    """Objects that follow a motion which begins in the air, at that height above the floor.
+
+    Then frame 0 is not the capture, and shows what is seen later.
+    """
+    start, stage = stage, seen_later(stage) if any(p.motion for p in pushes) else stage
+    scene, raised = stage.scene, False
     for i, push in enumerate(pushes):
         if push.motion is None:
             continue
@@ -169,8 +173,8 @@ def raise_for_motions(stage: Stage, pushes: Sequence[Push], seed: int) -> Stage:
             up = moved(scene[rows], shift=(rise * stage.world.up).float())
             means = scene.means.clone()
             means[rows] = up.means
-            scene = scene.replace(means=means)
-    return changed(stage, scene=scene)
+            scene, raised = scene.replace(means=means), True
+    return changed(stage, scene=scene) if raised else start
 
 
 def about_objects(

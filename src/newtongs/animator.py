@@ -1,5 +1,6 @@
 """The product in one screen: scene -> objects -> Z_0 -> simulation -> an animation."""
 
+import math
 from collections.abc import Sequence
 from dataclasses import replace as changed
 from pathlib import Path
@@ -18,18 +19,21 @@ from .ground import Ground, make_ground
 from .pushes import Physics, Push, PushFields, filled
 from .scene.animation import About, Animation
 from .scene.cameras import Camera
+from .scene.frames import ALWAYS
 from .scene.gaussians import BACKGROUND, GaussianScene, join
 from .scene.placing import extent, floor_disc, panel
 from .scene.shadows import ShadowName
 from .scene.transform import Form
 from .scene.world_frame import WorldFrame
-from .stage import STAGE_HEIGHT, Opened, Stage, Told, move_stage, opened, pick, settle
+from .stage import Opened, Stage, Told, opened, pick, restored
+from .staging import STAGE_SIZE, Spot, move_stage, settle
 from .state import State
 from .types import StateTensor, Times
 from .world.bodies import Body, lowest
 from .world.simulation import EngineName, Simulation
 
 DISC = 3.0  # radius of the visible floor beyond the way, in heights of the object
+AT_REST = 0.01  # of its scale, and in quaternions: what moves less is taken to stay in its place
 NEAR = 0.02  # of an object's size: what comes so near to the lower floor makes it visible
 
 
@@ -44,7 +48,10 @@ def animate(
     background: GaussianScene | Path | str | None = None,
     ground: WorldFrame | None = None,
     height: float | None = None,
-    at: Sequence[float] = (0.0, 0.0),
+    at: Sequence[float] | None = None,
+    turn: float = 0.0,
+    lift: float = 1.0,
+    meters_per_unit: float | None = None,
     cameras: Sequence[Camera] | None = None,
     planes: Sequence[Plane] = (),
     boxes: Sequence[Box] = (),
@@ -72,14 +79,21 @@ def animate(
             object without surroundings hangs its own height above an assumed one.
         background: another scene that the object is set into, likewise.
         ground: up and floor of the background. Default: estimated.
-        height: of the object, in the background's units. Default: a tenth of its width.
-        at: where in the background it starts, along x and z from the middle, in its units.
+        height: of the object, in the background's units. Default: its largest extent is a tenth of
+            the background's width.
+        at: where in the background it starts: x and z in physics units, as `inspect` draws them.
+            Default: the middle.
+        turn: degrees by which it is turned about up there.
+        lift: gap between it and what is below it there, in its own heights; 0 stands on it.
+        meters_per_unit: how long a unit of the scene is, or of the background. Default: such that
+            the scene's main object is half a metre large. Physics units are metres.
         cameras: of the capture, for selections made in pictures.
         planes: further floors, ramps and walls, in the physics frame.
         boxes: solid boxes, in the physics frame.
         loose: every other object that is found can be knocked over, and sleeps until it is hit.
         keep_ghosts: take the selection as it is; else what it missed moves too, the object's
-            inside and its seam, and floaters around it are left out.
+            inside and its seam, floaters around it go, it is cut at what it stands on, and the
+            hole it leaves there is mended, all this from frame 1 on.
         goal: search the velocities that reach it: "land at X Z" or "displace DX DY DZ".
         physics: the dynamics; :data:`newtongs.pushes.PAPER` is the paper's to the letter.
         show_floor: draw what was only assumed or given: a floor, planes, boxes.
@@ -100,7 +114,10 @@ def animate(
     physics, times = physics or Physics(), frame_times(seconds, fps)
     pushes = tuple(filled(one, physics) for one in tuple(pushes) or (Push(**push),))
     if physics.literal:
-        _refuse_beside_paper(planes=planes, boxes=boxes, background=background)
+        _refuse_beside_paper(
+            planes=planes, boxes=boxes, background=background, meters_per_unit=meters_per_unit
+        )
+    _check_unit(meters_per_unit)
     if loose and physics.contact == "paper":
         raise InputError("loose objects need contact 'world'; in the paper's engine nothing meets")
     stage = pick(
@@ -108,8 +125,12 @@ def animate(
         whole=not (keep_ghosts or physics.literal),
     )  # fmt: skip
     if background is not None:
-        stage = _into(stage, opened(background, background_axes), ground, height, at)
-    stage = settle(stage, floor if background is None else None, rescale=not physics.literal)
+        spot = Spot(at, turn, height, lift=lift)
+        stage = _into(stage, opened(background, background_axes), ground, spot, meters_per_unit)
+    stage = settle(
+        stage, floor if background is None else None, rescale=not physics.literal,
+        meters_per_unit=meters_per_unit,
+    )  # fmt: skip
     stage = raise_for_motions(stage, pushes, physics.seed)
     bodies = make_bodies(stage, pushes, physics, seconds, progress)
     for i, body in enumerate(bodies):
@@ -119,6 +140,7 @@ def animate(
         bodies = aimed(stage, bodies, around, goal, times, physics, progress)
     states = follow(stage, bodies, around, times, physics, progress)
     missed = () if goal is None else misses(stage, goal, states)
+    stage = restored(stage, [i for i, z in enumerate(states) if not _moves(z)])
     shown = stage.scene
     if show_floor and not physics.literal:  # the paper draws the scene and nothing else
         shown = _with_shown(stage, bodies, around, states, planes, boxes)
@@ -131,6 +153,7 @@ def animate(
     return Animation(
         shown, times, dict(enumerate(states)), stage.world, about, form=form,
         shadow=_shadow(stage) if shadow and not physics.literal else "none",
+        presence=_presence(stage, len(shown)),
     )  # fmt: skip
 
 
@@ -138,6 +161,20 @@ def _shadow(stage: Stage) -> ShadowName:
     """Nothing has its shadow yet in our own scenes, where it is set into another, or alone."""
     bare = stage.floor_is == "known" or stage.moved or stage.alone
     return "all" if bare else "new"
+
+
+def _moves(z: StateTensor) -> bool:
+    """Whether an object with the states ``(T, 22)`` ever leaves its place."""
+    x = State(z)
+    far = (x.p - x.p[0]).abs().amax() > AT_REST * x.s[0].mean()
+    return bool(far | ((x.q - x.q[0]).abs().amax() > AT_REST) | (x.s != x.s[0]).any())
+
+
+def _presence(stage: Stage, count: int) -> Tensor | None:
+    """When the ``count`` Gaussians are to be seen; what was drawn besides, always."""
+    if stage.presence is None:
+        return None
+    return torch.nn.functional.pad(stage.presence, (0, count - len(stage.presence)), value=ALWAYS)
 
 
 def _about(
@@ -180,14 +217,19 @@ def _into(
     stage: Stage,
     place: Opened,
     ground: WorldFrame | None,
-    height: float | None,
-    at: Sequence[float],
+    spot: Spot,
+    meters_per_unit: float | None,
 ) -> Stage:
     """The objects set into another scene, whose floor is known if it is one of ours."""
     if place.ours and ground is None:
         ground = WorldFrame.identity()
-        height = STAGE_HEIGHT if height is None else height
-    return move_stage(stage, place.scene.to("cpu"), ground, height, at)
+        spot = changed(spot, size=STAGE_SIZE)
+    return move_stage(stage, place.scene.to("cpu"), ground, spot, meters_per_unit=meters_per_unit)
+
+
+def _check_unit(meters_per_unit: float | None) -> None:
+    if meters_per_unit is not None and not 0 < meters_per_unit < math.inf:
+        raise InputError(f"meters_per_unit: expected a length above 0, got {meters_per_unit:g}")
 
 
 def follow(

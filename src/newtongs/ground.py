@@ -48,9 +48,12 @@ def make_ground(
 
 
 def static_rest(stage: Stage) -> GaussianScene:
-    """The Gaussians that do not move, without view-dependent colour: a copy must not be large."""
+    """The Gaussians that do not move, without view-dependent colour: a copy must not be large.
+
+    They are those that are seen once the objects have moved: the holes under them are mended.
+    """
     plain = stage.scene.replace(sh=stage.scene.sh[:, :1])
-    return plain[stage.scene.ids == BACKGROUND]
+    return plain[(stage.scene.ids == BACKGROUND) & stage.ever_after]
 
 
 def solid_rest(

@@ -5,7 +5,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from dataclasses import replace as changed
 from pathlib import Path
-from typing import NamedTuple, TypeAlias
+from typing import Literal, NamedTuple, TypeAlias
 
 import torch
 from torch import Tensor
@@ -14,14 +14,14 @@ from .errors import InputError, unknown_name
 from .pushes import Push, Vector
 from .scene.cameras import Camera
 from .scene.find.clusters import cluster
-from .scene.find.completion import complete
+from .scene.find.extraction import Extraction, take_out
 from .scene.find.floor import Floor, find_floor, plane_axes
 from .scene.find.grouping import assign, remove
 from .scene.find.selection import Selection, select
+from .scene.frames import ALWAYS, FIRST, LATER
 from .scene.gaussians import BACKGROUND, GaussianScene, join
 from .scene.io.formats import load
 from .scene.lifting import lift
-from .scene.placing import extent, set_into
 from .scene.world_frame import WorldFrame
 from .state import State
 from .templates import SCENES, named_scene
@@ -29,11 +29,9 @@ from .types import Vec3
 
 Told: TypeAlias = Callable[[str, int, int], None]  # what, done, in all
 
-SIZE = 0.27  # lifted scale in physics units: the middle of the range that the model was trained on
-SUNK = 0.25  # part of its height an object may reach below the floor found, which then gives way
 NEARLY_ALL = 0.9  # of a capture selected: what is left belongs to the object too
-STAGE_HEIGHT = 0.9  # of an object set into one of our own scenes: theirs are that tall
 MOST_LOOSE = 40  # objects that wait to be hit
+SAME = 0.5  # overlap over union from which two selections are the same object
 OVERLAP = 0.1  # share of a loose object that may belong to another before it is left out
 FLAT = 0.4  # height over width of a cluster, below which it is a patch of the ground
 UP: Vector = (0.0, 1.0, 0.0)  # in our own scenes
@@ -63,11 +61,25 @@ class Stage:
     """Whether the floor goes on for ever, beyond what is to be seen of it."""
     moved: bool = False
     """Whether the objects were set into another scene."""
+    reference: float | None = None
+    """Lifted scale of the scene's main object, scene units; None where that is object 0."""
     names: tuple[str, ...] = ()
     """How each object was selected."""
     source: str | None = None
     ghosts: int = 0
-    """Gaussians left out."""
+    """Gaussians left out: floaters and copies of an object."""
+    presence: Tensor | None = None
+    """When each Gaussian is to be seen ``(N,)``, as an :class:`Animation` has it. Those of frame 0
+    alone belong to no object."""
+    owners: Tensor | None = None
+    """The object for whose taking out a Gaussian comes or goes ``(N,)``; -1 for all others."""
+
+    @property
+    def ever_after(self) -> Tensor:
+        """Mask ``(N,)`` of what is to be seen once the objects have moved."""
+        if self.presence is None:
+            return torch.ones(len(self.scene), dtype=torch.bool)
+        return self.presence != FIRST
 
     @property
     def indices(self) -> range:
@@ -77,7 +89,7 @@ class Stage:
     @property
     def alone(self) -> bool:
         """Whether nothing is to be seen but the objects."""
-        return bool((self.scene.ids != BACKGROUND).all())
+        return bool((self.scene.ids[self.ever_after] != BACKGROUND).all())
 
 
 # --- which Gaussians ------------------------------------------------------------------------------
@@ -124,9 +136,10 @@ def pick(
     axes: str | None = None,
     level: int | None = None,
 ) -> Stage:
-    """Find the floor, mark the objects 0, 1, ... and take ghosts away.
+    """Find the floor, mark the objects 0, 1, ... and take them out of the scene.
 
-    ``whole`` adds to each object what its selection missed: its inside and its seam.
+    ``whole`` adds to each object what its selection missed, cuts it at what it stands on, and mends
+    the hole it leaves there; all this is to be seen from frame 1 on.
     """
     if height is not None and not math.isfinite(height):
         raise InputError(f"floor: expected a height in scene units, got {height}")
@@ -134,21 +147,23 @@ def pick(
     given, source, ours = place
     given = given.to("cpu").replace(means=given.means.float().cpu())
     floor = floor_of(place, up, height)
-    chosen = [_select(given, floor, push, i, cameras) for i, push in enumerate(pushes)]
-    if whole:
-        chosen = [_completed(given, floor, chosen, i) for i in range(len(chosen))]
-    marked, ghosts = _marked(given, chosen, pushes)
-    names = [c.name for c in chosen]
-    if loose:
-        marked, more = _mark_loose(marked, given, floor, len(pushes))
-        names += more
-    kept = remove(marked, ghosts) if ghosts.any() else marked
     world = WorldFrame.of_floor(floor.up, floor.height)
+    chosen = [_select(given, floor, push, i, cameras) for i, push in enumerate(pushes)]
+    _refuse_overlap(chosen, pushes)
+    points = world.to_physics(given.means) if whole else None
+    apart = _apart(given, floor, chosen, [], points)
+    if loose:
+        more = _loose(given, floor, apart)
+        chosen += more
+        apart += _apart(given, floor, more, apart, points)
     how = "known" if ours and up is None else "found"
-    return Stage(
-        kept, len(pushes), world, floor, how, names=tuple(names), source=source,
-        ghosts=int(ghosts.sum()),
+    ghosts = int(_together(apart, "floaters").sum()) if apart else 0
+    stage = Stage(
+        given, len(pushes), world, floor, how, names=tuple(c.name for c in chosen), source=source,
+        ghosts=ghosts,
     )  # fmt: skip
+    stage = _assembled(stage, apart) if whole else _marked(stage, apart)
+    return changed(stage, reference=_reference(stage, given, chosen, pushes, points))
 
 
 def _select(
@@ -170,55 +185,174 @@ def _select(
     return chosen
 
 
-def _completed(
-    given: GaussianScene, floor: Floor, chosen: Sequence[Selection], index: int
-) -> Selection:
-    """A selection with what it missed; one that the file itself made is whole."""
-    one = chosen[index]
-    if one.exact:
-        return one
-    others = torch.stack([c.mask for c in chosen]).sum(0) > one.mask.int()
-    mask, floaters = complete(given, one.mask, floor, taken=others)
-    return one._replace(mask=mask, ghosts=floaters if one.ghosts is None else floaters | one.ghosts)
+def _reference(
+    stage: Stage,
+    given: GaussianScene,
+    chosen: Sequence[Selection],
+    pushes: Sequence[Push],
+    points: Vec3 | None,
+) -> float | None:
+    """How large the scene's main object is, whichever are pushed: a unit hangs on it."""
+    main = None if pushes[0].select == "auto" else main_object(given, stage.floor)
+    if main is None:
+        return None
+    for index, one in enumerate(chosen[: stage.count]):
+        if int((one.mask & main.mask).sum()) > SAME * int((one.mask | main.mask).sum()):
+            return lifted_scale(stage.scene.object(index))
+    (whole,) = _apart(given, stage.floor, [main], [], points)
+    return lifted_scale(join(given[whole.mask], whole.own))
 
 
-def _marked(
-    given: GaussianScene, chosen: Sequence[Selection], pushes: Sequence[Push]
-) -> tuple[GaussianScene, Tensor]:
-    """The scene with the objects as ids 0, 1, ..., and a mask ``(N,)`` of ghosts."""
-    marked = given.replace(ids=torch.full_like(given.ids, BACKGROUND))
-    ghosts = torch.zeros(len(given), dtype=torch.bool)
+def main_object(scene: GaussianScene, floor: Floor) -> Selection | None:
+    """The object that is taken when none is named; None without one."""
+    try:
+        return _select(scene, floor, Push(), 0, None)
+    except InputError:
+        return None
+
+
+def lifted_scale(thing: GaussianScene) -> float:
+    """Mean of the lifted scale ``s`` of an object, scene units."""
+    return State(lift(thing)).s.mean().item()
+
+
+def _refuse_overlap(chosen: Sequence[Selection], pushes: Sequence[Push]) -> None:
+    if not chosen:
+        return
+    taken = torch.zeros_like(chosen[0].mask)
     for index, (one, push) in enumerate(zip(chosen, pushes, strict=True)):
-        if (marked.ids[one.mask] != BACKGROUND).any():
+        if (taken & one.mask).any():
             raise InputError(f"object {index} ({push.select}) overlaps with one named before it")
+        taken |= one.mask
+
+
+def _apart(
+    given: GaussianScene,
+    floor: Floor,
+    chosen: Sequence[Selection],
+    before: Sequence[Extraction],
+    points: Vec3 | None,
+) -> list[Extraction]:
+    """Each selection taken out; as it is where the file itself made it, or without ``points``.
+
+    What one has claimed is no longer free for those after it.
+    """
+    out: list[Extraction] = []
+    for index, one in enumerate(chosen):
+        if one.exact or points is None:
+            out.append(_as_it_is(given, one))
+            continue
+        taken = _together([*before, *out], "mask", like=one.mask)
+        for other in chosen[index + 1 :]:
+            taken |= other.mask
+        found = take_out(
+            given, one.mask & ~taken, floor, taken=taken, points=points, object=len(before) + index
+        )
+        out.append(_with_ghosts(found, one.ghosts))
+    return out
+
+
+def _as_it_is(given: GaussianScene, one: Selection) -> Extraction:
+    """A selection and its ghosts, uncut."""
+    nothing = torch.zeros_like(one.mask)
+    plain = Extraction(one.mask, nothing, given[:0], given[:0], nothing)
+    return _with_ghosts(plain, one.ghosts)
+
+
+def _with_ghosts(found: Extraction, ghosts: Tensor | None) -> Extraction:
+    """An extraction that hides copies of the object too."""
+    if ghosts is None:
+        return found
+    ghosts = ghosts & ~found.mask
+    return found._replace(hidden=found.hidden | ghosts, floaters=found.floaters | ghosts)
+
+
+def _together(
+    apart: Sequence[Extraction], name: Literal["mask", "floaters"], like: Tensor | None = None
+) -> Tensor:
+    """Masks of several objects as one ``(N,)``; a floater may not be another object."""
+    out = torch.zeros_like(apart[0].mask if like is None else like)
+    for one in apart:
+        out |= getattr(one, name)
+    if name == "floaters":
+        for one in apart:
+            out &= ~one.mask
+    return out
+
+
+def _marked(stage: Stage, apart: Sequence[Extraction]) -> Stage:
+    """The scene with the objects as ids 0, 1, ... and without ghosts."""
+    marked = stage.scene.replace(ids=torch.full_like(stage.scene.ids, BACKGROUND))
+    for index, one in enumerate(apart):
         marked = assign(marked, one.mask, index)
-        ghosts |= one.ghosts if one.ghosts is not None else False
-    return marked, ghosts & (marked.ids == BACKGROUND)  # one object's ghost may be another object
+    kept = remove(marked, _together(apart, "floaters")) if stage.ghosts else marked
+    return changed(stage, scene=kept)
 
 
-def _mark_loose(
-    marked: GaussianScene, given: GaussianScene, floor: Floor, first: int
-) -> tuple[GaussianScene, list[str]]:
-    """Everything else that is an object, as ids from ``first`` on."""
+def _assembled(stage: Stage, apart: Sequence[Extraction]) -> Stage:
+    """The capture with the objects as ids 0, 1, ..., then all that is to be seen later."""
+    n, given = len(stage.scene), stage.scene
+    ids = torch.full_like(given.ids, BACKGROUND)
+    presence, owners = torch.full((n,), ALWAYS, dtype=torch.uint8), torch.full((n,), BACKGROUND)
+    for index, one in enumerate(apart):
+        ids[one.mask] = index
+        presence[one.hidden], owners[one.hidden] = FIRST, index
+    presence[ids != BACKGROUND] = ALWAYS  # one object's ghost may be another object
+    owners[presence == ALWAYS] = BACKGROUND
+    marked, new = given.replace(ids=ids), [part for one in apart for part in (one.own, one.fill)]
+    count = sum(map(len, new))
+    if not count and not (presence == FIRST).any():
+        return changed(stage, scene=marked)
+    by = [torch.full((len(one.own) + len(one.fill),), i) for i, one in enumerate(apart)]
+    return changed(
+        stage, scene=join(marked, *new) if count else marked, owners=torch.cat([owners, *by]),
+        presence=torch.cat([presence, torch.full((count,), LATER, dtype=torch.uint8)]),
+    )  # fmt: skip
+
+
+def restored(stage: Stage, unmoved: Sequence[int]) -> Stage:
+    """The stage as it was captured where objects stay in their places: no mending shows there."""
+    if stage.presence is None or stage.owners is None or not len(unmoved):
+        return stage
+    theirs = torch.isin(stage.owners, torch.tensor(list(unmoved)))
+    kept = ~(theirs & (stage.presence == LATER))
+    presence = stage.presence.masked_fill(theirs, ALWAYS)[kept]
+    scene = stage.scene if kept.all() else stage.scene[kept]
+    owners = stage.owners.masked_fill(theirs, BACKGROUND)[kept]
+    if (presence == ALWAYS).all():
+        return changed(stage, scene=scene, presence=None, owners=None)
+    return changed(stage, scene=scene, presence=presence, owners=owners)
+
+
+def seen_later(stage: Stage) -> Stage:
+    """The stage as it is once the objects have moved, from the start."""
+    if stage.presence is None:
+        return stage
+    return changed(stage, scene=stage.scene[stage.ever_after], presence=None, owners=None)
+
+
+def _loose(given: GaussianScene, floor: Floor, apart: Sequence[Extraction]) -> list[Selection]:
+    """Everything else that is an object."""
     marks = [i for i in given.object_ids if i != BACKGROUND]
     if marks:
         found = [(given.ids == i, f"object {i} of the file") for i in marks]
     else:
         upright = [c for c in cluster(given, floor) if _stands_up(given.means[c.mask], floor)]
         found = [(c.mask, f"cluster {c.id}, {c.count:,} Gaussians") for c in upright]
-    names: list[str] = []
+    out: list[Selection] = []
+    taken = _together(apart, "mask")
     for mask, name in found:
-        free = mask & (marked.ids == BACKGROUND)
-        if int(free.sum()) < (1 - OVERLAP) * int(mask.sum()) or len(names) >= MOST_LOOSE:
+        free = mask & ~taken
+        if int(free.sum()) < (1 - OVERLAP) * int(mask.sum()) or len(out) >= MOST_LOOSE:
             continue
-        marked = assign(marked, free, first + len(names))
-        names.append(name)
-    if not names:
+        out.append(Selection(free, None, name, exact=bool(marks)))
+        taken = taken | free
+    if not out:
         raise InputError(
             "nothing else is loose: no other object that stands up was found; leave --loose out, "
             "or name objects with --push"
         )
-    return marked, names
+    return out
 
 
 def _stands_up(means: Vec3, floor: Floor) -> bool:
@@ -227,65 +361,3 @@ def _stands_up(means: Vec3, floor: Floor) -> bool:
     width = (sideways.amax(0) - sideways.amin(0)).min()
     height = floor.heights(means)
     return bool(height.amax() - height.amin() >= FLAT * width)
-
-
-# --- where they are ------------------------------------------------------------------------------
-
-
-def move_stage(
-    stage: Stage,
-    background: GaussianScene,
-    ground: WorldFrame | None,
-    height: float | None,
-    at: Sequence[float] = (0.0, 0.0),
-) -> Stage:
-    """The objects, without their surroundings, above the floor of another scene."""
-    floor = find_floor(background, up=None if ground is None else ground.up)
-    marked = background.ids != BACKGROUND
-    if marked.any() and not marked.all():
-        background = background[~marked]  # its own object makes room
-    if ground is None and floor.kind == "virtual":
-        raise InputError(
-            "no floor is to be seen in the background; say where it is: --ground UX UY UZ HEIGHT "
-            "(ground=WorldFrame.of_floor(up, height)), or name one of our own scenes"
-        )
-    how = "found" if ground is None else "known"
-    ground = ground or WorldFrame.of_floor(floor.up, floor.height)
-    things = stage.scene[stage.scene.ids != BACKGROUND]
-    placed = set_into(things, stage.world.up, background, ground, height=height, at=at)
-    plain = background.replace(ids=torch.full_like(background.ids, BACKGROUND))
-    return changed(
-        stage, scene=join(placed, plain), world=ground, floor=floor, floor_is=how, moved=True
-    )
-
-
-def settle(stage: Stage, height: float | None, *, rescale: bool = True) -> Stage:
-    """The physics frame: the floor given or found, the objects as large as the model knows them.
-
-    ``height`` is the floor's as it was given, in scene units. Without ``rescale`` a scene unit is a
-    physics unit, as in the paper.
-    """
-    pushed = (stage.scene.ids != BACKGROUND) & (stage.scene.ids < stage.count)
-    low, high = extent(stage.scene[pushed], stage.world.up)
-    size, found = high - low, stage.world.floor
-    how, endless = stage.floor_is, False
-    if height is not None:
-        floor, how, endless = height, "as given", True
-    elif how == "known":
-        floor = found
-    elif stage.floor.kind == "virtual" and stage.alone:
-        floor, how, endless = low - size, "assumed, the object's height below it", True
-    else:
-        virtual = stage.floor.kind == "virtual" and not stage.moved
-        how, endless = ("assumed", True) if virtual else ("found", False)
-        floor = min(found, low) if low > found - SUNK * size else found
-    if low < floor - SUNK * size and (endless or how == "found"):
-        raise InputError(
-            f"the object reaches {floor - low:.3g} below the floor at {floor:.3g} (scene units "
-            f"along up {[round(x, 3) for x in stage.world.up.tolist()]}); "
-            "give --floor and --up, or select less of it"
-        )
-    scales = [State(lift(stage.scene.object(i))).s.mean().item() for i in range(stage.count)]
-    scale = SIZE * len(scales) / sum(scales) if rescale else 1.0
-    world = WorldFrame.of_floor(stage.world.up, floor, scale=scale)
-    return changed(stage, world=world, floor_is=how, endless=endless)

@@ -26,7 +26,7 @@ REACHED = 0.25  # physics units by which a goal may be missed: half an object's 
 PAPER_WORDS = {"dynamics": "learned", "scale": "free", "contact": "paper", "framing": "paper"}
 REFUSED_BY_PAPER = (
     "checkpoint", "hollow", "friction", "loose", "motion", "plane", "box", "background", "height",
-    "ground", "at", "azimuth", "elevation",
+    "ground", "at", "turn", "lift", "meters_per_unit", "azimuth", "elevation",
 )  # fmt: skip
 
 
@@ -215,8 +215,17 @@ class Animate(Picture):
     """Up direction and floor height of a background file: UX UY UZ HEIGHT. Default: estimated."""
     height: float | None = None
     """Height of the object in the background's units."""
-    at: tuple[float, float] = (0.0, 0.0)
-    """Where in the background the object starts: X Z from its middle, in its units."""
+    at: tuple[float, float] | None = None
+    """Where in the background the object starts: X Z in physics units, as `newtongs inspect` draws
+    them. Default: the middle."""
+    turn: float = 0.0
+    """Degrees by which the object is turned about up in the background."""
+    lift: float = 1.0
+    """Gap between the object and what is below it in the background, in its own heights: 0 stands
+    on it."""
+    meters_per_unit: float | None = None
+    """How long a unit of the scene (or of the background) is in metres, which are the physics
+    units. Default: such that the scene's main object is half a metre large."""
     dynamics: Literal["learned", "structured", "analytic"] | None = None
     """analytic (the default): Newton's terms. learned: with the trained networks. structured:
     trained scalars, networks zeroed."""
@@ -280,6 +289,9 @@ class Animate(Picture):
                 ground=self.stage_ground(),
                 height=self.height,
                 at=self.at,
+                turn=self.turn,
+                lift=self.lift,
+                meters_per_unit=self.meters_per_unit,
                 cameras=cameras,
                 planes=[Plane((x, y, z), d) for x, y, z, d in self.plane],
                 boxes=[Box(b[:3], b[3:]) for b in self.box],
@@ -326,12 +338,12 @@ class Animate(Picture):
         if given and (self.push or self.goal):
             other = "--push" if self.push else "--goal"
             raise InputError(f"--{given[0]} and {other} say the same thing; give one of them")
-        if self.height is not None and self.background is None:
-            raise InputError("--height is the object's height in a --background; name one")
-        if self.background_axes is not None and self.background is None:
-            raise InputError("--background-axes are those of a --background; name one")
-        if self.at != (0.0, 0.0) and self.background is None:
-            raise InputError("--at is a place in a --background; name one")
+        if self.background is None:
+            for name in ("background_axes", "at", "turn", "lift", "height"):
+                if getattr(self, name) != getattr(Animate, name):
+                    raise InputError(
+                        f"--{name.replace('_', '-')} is about a --background; name one"
+                    )
         if self.motion is not None and (self.push or self.goal):
             other = "--push (with motion=NAME in it)" if self.push else "--goal"
             raise InputError(f"--motion and {other} say how one object moves; give one of them")

@@ -86,7 +86,7 @@ class MakeCollider:
         from ..actors import make_bodies
         from ..ground import solid_rest, static_rest
         from ..pushes import Physics
-        from ..stage import settle
+        from ..staging import settle
 
         stage = settle(stage, None)
         bodies = make_bodies(stage, pushes, Physics(), 1.0, None)

@@ -19,13 +19,14 @@ from ..render.video import contact_sheet, write_video
 from ..scene.animation import Animation
 from ..scene.cameras import Camera
 from ..scene.framing import default_camera
+from ..scene.gaussians import join
 from ..scene.io.formats import load
 from . import films
 from .glb import write_glb
 from .glb_reader import read_glb
 from .html import is_compressed, read_html, write_html
 from .loss import loss
-from .parts import cut
+from .parts import parts
 from .replay import load_animation, save_animation
 from .sequence import write_sequence
 
@@ -222,15 +223,15 @@ def lost(
 ) -> float | None:
     """What compressing a file that :func:`export` wrote cost, in dB of frame 0; None: nothing.
 
-    The file is read again and drawn beside the scene, cut to the same colour.
+    The file is read again and drawn beside what it was made of, cut to the same colour.
     """
-    if path.suffix == ".html" and is_compressed(animation, compress):
-        got = read_html(path)
-    elif path.suffix == ".glb" and compress:
-        got = load(path)
-    else:
+    page = path.suffix == ".html"
+    if not (is_compressed(animation, compress) if page else path.suffix == ".glb" and compress):
         return None
-    return loss(cut(animation.scene, got.sh_degree), got, [camera])
+    got = read_html(path) if page else load(path)
+    pieces = parts(animation, sh_degree=got.sh_degree)
+    wanted = join(*(p.scene for p in pieces if page or p.shadow_of is None))
+    return loss(wanted, got, [camera])
 
 
 def _of_frames(tell: Progress, what: str, of: int, done: int) -> None:

@@ -1,7 +1,6 @@
 """Setting an object into a scene: similarity moves, extents, a visible floor."""
 
 import math
-from collections.abc import Sequence
 
 import torch
 
@@ -55,6 +54,11 @@ def across(up: Vec3) -> tuple[Vec3, Vec3]:
     return rotations.rotate(back, x), rotations.rotate(back, z)
 
 
+def _length(scene: GaussianScene, direction: Vec3) -> float:
+    low, high = extent(scene, direction)
+    return high - low
+
+
 def set_into(
     thing: GaussianScene,
     up: Vec3,
@@ -62,37 +66,37 @@ def set_into(
     ground: WorldFrame,
     *,
     height: float | None = None,
-    lift: float = 1.0,
-    at: Sequence[float] = (0.0, 0.0),
+    size: float | None = None,
+    turn: float = 0.0,
 ) -> GaussianScene:
-    """The object in the background's coordinates, upright above its floor; not joined yet.
+    """The object in the middle of the background, upright on its floor; not joined yet.
 
     Args:
         thing: the object.
         up: its up direction.
         background: where it goes.
         ground: up and floor of the background.
-        height: of the object in the background's units; default a tenth of the background's width.
-        lift: gap below the object, in its own heights.
-        at: where on the floor, along the background's x and z, from its middle.
+        height: of the object in the background's units;
+        size: or its largest extent; default a tenth of the background's width.
+        turn: degrees about up, from z towards x.
     """
-    low, high = extent(thing, up)
     a, b = across(ground.up)
+    if size is None:
+        size = 0.1 * min(_length(background, d) for d in (a, b))
+    own = _length(thing, up)
     if height is None:
-        height = 0.1 * min(high_ - low_ for low_, high_ in (extent(background, d) for d in (a, b)))
+        height = size * own / max(own, *(_length(thing, d) for d in across(up)))
     if not height > 0:
         raise InputError(f"the object's height in the background must be positive, got {height}")
-    turn = rotations.multiply(
-        rotations.conjugate(ground.rotation), WorldFrame.of_floor(up, 0.0).rotation
-    )
-    placed = moved(thing, turn=turn, scale=height / (high - low))
+    half = math.radians(turn) / 2
+    about_up = torch.tensor([math.cos(half), 0.0, math.sin(half), 0.0], dtype=torch.float64)
+    upright = rotations.multiply(about_up, WorldFrame.of_floor(up, 0.0).rotation)
+    whole = rotations.multiply(rotations.conjugate(ground.rotation), upright)
+    placed = moved(thing, turn=whole, scale=height / own)
     low, _ = extent(placed, ground.up)
-    centre = placed.means.double().mean(0)
-    middle = background.means.double().median(0).values
-    target = sum(((middle @ d + x) * d for d, x in zip((a, b), at, strict=True)), torch.zeros(3))
-    sideways = sum(((centre @ d) * d for d in (a, b)), torch.zeros(3))
-    rise = (ground.floor + lift * height - low) * ground.up
-    return moved(placed, shift=target - sideways + rise)
+    way = background.means.double().median(0).values - placed.means.double().mean(0)
+    sideways = (way @ a) * a + (way @ b) * b
+    return moved(placed, shift=sideways + (ground.floor - low) * ground.up)
 
 
 def floor_disc(world: WorldFrame, center: Vec3, radius: float) -> GaussianScene:

@@ -18,6 +18,7 @@ import torch
 from torch import Tensor
 
 from ...threads import one_thread
+from ...types import Vec3
 from ..gaussians import GaussianScene
 from ..world_frame import WorldFrame
 from .density import Grid, optical_depth
@@ -32,6 +33,7 @@ TAILS = 0.002  # share of the means at either end that does not count for the ex
 SMALL = 0.01  # of the largest component: smaller ones are floaters
 GAP = 3  # voxels of a gap that is closed
 HALO = 4  # voxels from the body, within which a Gaussian may belong to it
+BEYOND = 24  # voxels beyond the grid sideways, where the support goes on
 ALONE, AROUND = 3, 16  # voxels from everything else, and from the body: a floater
 
 
@@ -44,6 +46,27 @@ class Completion(NamedTuple):
     """Around the object ``(N,)``, and part of nothing."""
 
 
+class Around(NamedTuple):
+    """An object and what is near it, as far as a completion and a cut look."""
+
+    rows: Tensor
+    """Which Gaussians of the scene ``(n,)``."""
+    scene: GaussianScene
+    """These, without view-dependent colour."""
+    x: Array
+    """Their middles in the physics frame ``(n, 3)``."""
+    own: Array
+    """Which were selected ``(n,)``."""
+    free: Array
+    """Which may be claimed ``(n,)``: above the floor, and nobody's."""
+    world: WorldFrame
+    grid: Grid
+    body: Array
+    """The object's voxels, gaps closed and hollows filled; ``grid.shape``."""
+    rest: Array
+    """Voxels that all else fills; ``grid.shape``."""
+
+
 @one_thread()
 def complete(
     scene: GaussianScene, mask: Tensor, floor: Floor, *, taken: Tensor | None = None
@@ -52,22 +75,46 @@ def complete(
 
     What lies on the floor stays there, and what is ``taken (N,)`` by other objects stays theirs.
     """
-    nothing = torch.zeros_like(mask)
+    found = look_around(scene, mask, floor, taken=taken)
+    if found is None:
+        return Completion(mask, torch.zeros_like(mask))
+    own, floaters = shared(found)
+    whole, alone = mask.clone(), torch.zeros_like(mask)
+    whole[found.rows[own]], alone[found.rows[floaters]] = True, True
+    return Completion(whole, alone)
+
+
+def look_around(
+    scene: GaussianScene,
+    mask: Tensor,
+    floor: Floor,
+    *,
+    taken: Tensor | None = None,
+    points: Tensor | None = None,
+) -> Around | None:
+    """The surroundings of an object; None where there is nothing to fill or to compare with.
+
+    ``points (N, 3)`` are all middles in the floor's frame, where they are known already.
+    """
     world = WorldFrame.of_floor(floor.up, floor.height)
-    grid = _grid(world.to_physics(scene.means[mask]).numpy())
+    x = world.to_physics(scene.means) if points is None else points
+    grid = _grid(x[mask].numpy())
     if grid is None or mask.all():
-        return Completion(mask, nothing)
-    near = _within(scene, world, grid)
+        return None
+    rows = _within(x, grid, beyond=BEYOND).nonzero().squeeze(-1)
+    part = scene.replace(sh=scene.sh[:, :1])[rows]
+    x, own = x[rows], mask[rows].numpy()
+    inside = _within(x, grid).numpy()
     h = floor.thickness if floor.kind == "found" else -math.inf
-    unclaimed = near & ~mask & (floor.heights(scene.means) > h)
+    free = inside & ~own & (x[:, 1].numpy() > h)
     if taken is not None:
-        unclaimed &= ~taken
-    body = _body(scene[mask & near], world, grid, h)
+        free &= ~taken[rows].numpy()
+    body = _body(part[torch.from_numpy(own & inside)], world, grid, h)
     if not body.any():
-        return Completion(mask, nothing)
-    rest = _filled(scene[near & ~mask], world, grid) & ~body
+        return None
+    rest = filled(part[torch.from_numpy(~own & inside)], world, grid) & ~body
     rest = _large(rest, SMALL * body.sum())
-    return _shared(scene, mask, unclaimed, world, grid, body, rest)
+    return Around(rows, part, x.numpy(), own, free, world, grid, body, rest)
 
 
 def _grid(x: Array) -> Grid | None:
@@ -80,15 +127,15 @@ def _grid(x: Array) -> Grid | None:
     return Grid.around(low, high, np.full(3, h), margin=AROUND + GAP) if h > 0 else None
 
 
-def _within(scene: GaussianScene, world: WorldFrame, grid: Grid) -> Tensor:
-    """Gaussians ``(N,)`` whose middles lie in the grid."""
-    x = world.to_physics(scene.means)
+def _within(x: Vec3, grid: Grid, *, beyond: int = 0) -> Tensor:
+    """Points ``(N,)`` in the grid, or so many cells beyond it sideways."""
     low, h = torch.tensor(grid.low), torch.tensor(grid.h)
+    room = beyond * h * torch.tensor([1.0, 0.0, 1.0])
     high = low + h * torch.tensor(grid.shape)
-    return ((x >= low) & (x < high)).all(-1)
+    return ((x >= low - room) & (x < high + room)).all(-1)
 
 
-def _filled(scene: GaussianScene, world: WorldFrame, grid: Grid) -> Array:
+def filled(scene: GaussianScene, world: WorldFrame, grid: Grid) -> Array:
     """Voxels that the Gaussians fill, without the wide ones."""
     widest = BROAD * FINENESS * float(grid.h[0])
     return optical_depth(scene[scene.scales.amax(-1) < widest], world, grid) >= DENSE
@@ -113,42 +160,43 @@ def _body(scene: GaussianScene, world: WorldFrame, grid: Grid, floor: float) -> 
     """
     from scipy import ndimage
 
-    filled = _filled(scene, world, grid)
-    label, count = ndimage.label(filled, np.ones((3, 3, 3)))
+    solid = filled(scene, world, grid)
+    label, count = ndimage.label(solid, np.ones((3, 3, 3)))
     if not count:
-        return filled
+        return solid
     sizes = np.bincount(label.ravel())[1:]
-    filled = np.concatenate([[False], sizes >= SMALL * sizes.max()])[label]
-    filled = ndimage.binary_closing(filled, np.ones((3, 3, 3)), iterations=GAP)
-    bottom = int(np.flatnonzero(filled.any((0, 2)))[0])
-    plugged = filled.copy()
+    solid = np.concatenate([[False], sizes >= SMALL * sizes.max()])[label]
+    solid = ~grown(~grown(solid, GAP), GAP)
+    bottom = int(np.flatnonzero(solid.any((0, 2)))[0])
+    plugged = solid.copy()
     if grid.low[1] + (bottom - GAP) * grid.h[1] < floor:
         plugged[:, bottom] = True
     whole = ndimage.binary_fill_holes(plugged)
-    return filled | (whole & ~plugged)
+    return solid | (whole & ~plugged)
 
 
-def _shared(
-    scene: GaussianScene,
-    mask: Tensor,
-    unclaimed: Tensor,
-    world: WorldFrame,
-    grid: Grid,
-    body: Array,
-    rest: Array,
-) -> Completion:
-    """Who gets the ``unclaimed`` Gaussians, by distance from the body and from the rest."""
+def grown(marked: Array, n: int) -> Array:
+    """Marked voxels, and all that are at most ``n`` from one along every axis."""
+    from scipy import ndimage
+
+    out = marked.view(np.uint8)
+    for axis in range(marked.ndim):
+        out = ndimage.maximum_filter1d(out, 2 * n + 1, axis=axis, mode="nearest")
+    return np.asarray(out.view(bool))
+
+
+def shared(found: Around) -> tuple[Array, Array]:
+    """Who of the free Gaussians joins the body ``(n,)``, and who floats around it ``(n,)``."""
     from scipy import ndimage
 
     to_body, to_rest = (
         ndimage.distance_transform_edt(~part) if part.any() else np.full(part.shape, np.inf)
-        for part in (body, rest)
+        for part in (found.body, found.rest)
     )
-    rows = unclaimed.nonzero().squeeze(-1)
-    cells = tuple(grid.cells(world.to_physics(scene.means[rows]).numpy()).T)
+    at = np.flatnonzero(found.free)
+    cells = tuple(found.grid.cells(found.x[at]).T)
     a, b = to_body[cells], to_rest[cells]
-    own, alone = (a <= HALO) & (a < b), (b > ALONE) & (a < AROUND)
-    whole, floaters = mask.clone(), torch.zeros_like(mask)
-    whole[rows[torch.from_numpy(own)]] = True
-    floaters[rows[torch.from_numpy(alone & ~own)]] = True
-    return Completion(whole, floaters)
+    near, alone = (a <= HALO) & (a < b), (b > ALONE) & (a < AROUND)
+    own, floaters = np.zeros((2, len(found.x)), bool)
+    own[at[near]], floaters[at[alone & ~near]] = True, True
+    return own, floaters

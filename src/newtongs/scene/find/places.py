@@ -1,0 +1,104 @@
+"""Where a thing can be put into a scene: what would carry it, and what would be in its way."""
+
+from typing import Any, TypeAlias
+
+import numpy as np
+import numpy.typing as npt
+import torch
+
+from ..gaussians import GaussianScene
+from ..placing import VISIBLE
+from ..world_frame import WorldFrame
+from .density import Grid, density, optical_depth
+
+Array: TypeAlias = npt.NDArray[Any]
+
+FINENESS = 24  # cells along the thing
+TALLEST = 600  # cells in a column
+SHEET = 0.3  # opacity that makes a surface
+THICK = 4  # a surface may be so many times thinner than the thing is tall
+SOLID = 0.7  # optical depth from which a cell is full
+CARRIES = 0.15  # share of the footprint that makes a support
+FREE = 0.05  # share of it that may be full where there is room
+LOW = 0.5  # of the scene's height: ceilings and the tops of trees, above it, carry nothing
+BROAD = 0.5  # of the thing's size: wider Gaussians are haze
+MARGIN = 0.02  # of the scene's Gaussians, lowest and highest, that are outliers
+
+
+def support_height(thing: GaussianScene, scene: GaussianScene, ground: WorldFrame) -> float:
+    """Height along up, in scene units, of what would carry a thing where it stands.
+
+    It is the highest surface in the lower half of the scene with room for the thing above it; the
+    floor, where there is none.
+    """
+    flat = WorldFrame.of_floor(ground.up, 0.0)
+    low, high = _bounds(thing, flat)
+    h = float((high - low).max()) / FINENESS
+    near = _near(scene, flat, low, high, h)
+    if not len(near):
+        return ground.floor
+    heights = scene.means[scene.opacities >= VISIBLE].double() @ ground.up
+    bottom, top = heights.quantile(MARGIN).item(), heights.quantile(1 - MARGIN).item()
+    bottom = min(bottom, ground.floor)
+    column = _column(low, high, (bottom, bottom + LOW * (top - bottom)), h)
+    room = max(round(float(high[1] - low[1]) / column.h[1]), 1)
+    found = density(near, flat, column)
+    sheets = found.weight >= SHEET
+    level = _highest(sheets.mean((0, 2)), (found.depth >= SOLID).mean((0, 2)), room)
+    if level is None:
+        return ground.floor
+    part = sheets[:, level]
+    within = (found.height[:, level][part] / found.weight[:, level][part]).mean()
+    return float(column.low[1] + (level + within) * column.h[1])
+
+
+def share_inside(thing: GaussianScene, scene: GaussianScene, ground: WorldFrame) -> float:
+    """Part of a thing, by volume, that is inside other things."""
+    flat = WorldFrame.of_floor(ground.up, 0.0)
+    low, high = _bounds(thing, flat)
+    h = float((high - low).max()) / FINENESS
+    grid = Grid.around(low, high, np.full(3, h))
+    own = optical_depth(thing, flat, grid) >= SOLID
+    other = optical_depth(_near(scene, flat, low, high, h), flat, grid) >= SOLID
+    return float((own & other).sum() / max(own.sum(), 1))
+
+
+def _bounds(thing: GaussianScene, world: WorldFrame) -> tuple[Array, Array]:
+    """Lowest and highest corner ``(3,)`` of a thing, without outliers."""
+    opaque = thing.means[thing.opacities >= VISIBLE]
+    x = world.to_physics(opaque if len(opaque) else thing.means).double().numpy()
+    low, high = np.quantile(x, [0.002, 0.998], axis=0)
+    return low, np.maximum(high, low + 1e-6 * max(1.0, float(np.abs(low).max())))
+
+
+def _near(
+    scene: GaussianScene, world: WorldFrame, low: Array, high: Array, h: float
+) -> GaussianScene:
+    """The Gaussians that may reach into the column over a box, without haze."""
+    size = FINENESS * h
+    x, reach = world.to_physics(scene.means), BROAD * size
+    a, b = (torch.from_numpy(v) for v in (low - 3 * reach, high + 3 * reach))
+    beside = ((x[:, [0, 2]] >= a[[0, 2]]) & (x[:, [0, 2]] <= b[[0, 2]])).all(-1)
+    return scene[beside & (scene.scales.amax(-1) < reach)]
+
+
+def _column(low: Array, high: Array, heights: tuple[float, float], h: float) -> Grid:
+    """Cells over the footprint of a box between two heights, and room for the box above them."""
+    bottom, top = heights
+    tall = top - bottom + 1.5 * float(high[1] - low[1]) + 2 * h
+    h_up = max(h, tall / TALLEST)
+    base = np.array([low[0], bottom - h_up, low[2]])
+    end = np.array([high[0], bottom + tall, high[2]])
+    return Grid.around(base, end, np.array([h, h_up, h]))
+
+
+def _highest(sheets: Array, full: Array, room: int) -> int | None:
+    """The highest surface with ``room`` free layers above it, from its own thickness upwards.
+
+    ``sheets`` and ``full`` are the shares of the footprint in each layer that hold a surface, and
+    that are solid.
+    """
+    carries, free, thick = sheets >= CARRIES, full <= FREE, max(room // THICK, 2)
+    tops = np.flatnonzero(carries[:-1] & ~carries[1:])
+    fits = [j for j in tops if j + room <= len(full) and free[j + thick : j + room].all()]
+    return int(fits[-1]) if fits else None

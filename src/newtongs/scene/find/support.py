@@ -1,0 +1,146 @@
+"""What an object stands on: the floor, a plinth, a table, a shelf.
+
+Around the object's foot, surfaces of the rest with open space above are looked for. A level at the
+object's lowest part is its support. A selection may have cut into the support, so that there is
+none: then it is the highest level at which most of that ring lies. A plane is fitted to it, which
+may slope.
+"""
+
+from typing import Any, NamedTuple, TypeAlias
+
+import numpy as np
+import numpy.typing as npt
+import torch
+
+from .completion import Around
+from .density import density
+
+Array: TypeAlias = npt.NDArray[Any]
+
+SHEET = 0.3  # opacity that makes a surface
+RING = 12  # voxels around the foot
+FOOT = 0.25  # of the body's height
+SUNK = 0.35  # of the body's height that a selection may have taken of the support below it
+LOOSELY = 4  # voxels that the body may seem to hang above it
+MOST, SOME = 0.4, 0.15  # share of the ring's columns that make a level
+FEWEST = 12  # columns, likewise
+WIDEST = 32  # voxels: wider Gaussians are haze
+NEAR = 2.0  # voxels from the plane, within which a surface belongs to it
+STEEP = 0.4  # slope from which it is none
+ROUNDS = 6
+
+
+class Support(NamedTuple):
+    """The plane ``y = height + slope . (x, z)`` in the frame of the floor, and how rough it is."""
+
+    height: float
+    slope: Array
+    """``(2,)``."""
+    spread: float
+    """Standard deviation of its surface from the plane."""
+
+    def above(self, x: Array) -> Array:
+        """Heights ``(N,)`` of points ``(N, 3)`` above it."""
+        return np.asarray(x[:, 1] - self.height - x[:, ::2] @ self.slope)
+
+    @property
+    def normal(self) -> Array:
+        """Unit vector ``(3,)``."""
+        n = np.array([-self.slope[0], 1.0, -self.slope[1]])
+        return np.asarray(n / np.linalg.norm(n))
+
+
+def find_support(found: Around) -> Support | None:
+    """What the object stands on, or None if it hangs in the air."""
+    points = _surfaces(found)
+    bottom, height = _layers(found.body)
+    levels = points[:, 1]
+    fair = (levels > bottom - LOOSELY) & (levels < bottom + max(SUNK * height, LOOSELY))
+    level = _level(points[fair], bottom)
+    if level is None:
+        return None
+    plane = _fitted(points, level)
+    return None if plane is None else _in_units(plane, found)
+
+
+def _layers(body: Array) -> tuple[int, int]:
+    """The lowest layer of the body, and how many it has."""
+    layers = np.flatnonzero(body.any((0, 2)))
+    return int(layers[0]), int(layers[-1] - layers[0] + 1)
+
+
+def _surfaces(found: Around) -> Array:
+    """Points ``(n, 3)`` of surfaces around the foot that are open above, in voxels."""
+    narrow = found.scene.scales.amax(-1).numpy() < WIDEST * found.grid.h[0]
+    kept = torch.from_numpy(~found.own & narrow)
+    rest = density(found.scene[kept], found.world, found.grid)
+    surface = (rest.weight >= SHEET) & _open_above(rest.weight) & _ring(found.body)[:, None]
+    i, j, k = np.nonzero(surface)
+    within = rest.height[i, j, k] / rest.weight[i, j, k]
+    return np.stack([i + 0.5, j + within, k + 0.5], -1)
+
+
+def _open_above(weight: Array) -> Array:
+    """Voxels with no surface from two to four voxels above."""
+    full = np.pad(weight >= SHEET, ((0, 0), (0, 4), (0, 0)))
+    n = weight.shape[1]
+    return np.asarray(~(full[:, 2 : n + 2] | full[:, 3 : n + 3] | full[:, 4 : n + 4]))
+
+
+def _ring(body: Array) -> Array:
+    """Columns under the body's foot and around it."""
+    from scipy import ndimage
+
+    bottom, height = _layers(body)
+    foot = body[:, bottom : bottom + max(int(FOOT * height), LOOSELY)].any(1)
+    return np.asarray(ndimage.distance_transform_edt(~foot) <= RING)
+
+
+def _level(points: Array, bottom: int) -> float | None:
+    """The height, in voxels, at which the ring lies, or the part of it nearest to the object."""
+    if not len(points):
+        return None
+    column = points[:, 0] * 1e4 + points[:, 2]
+    edges = np.arange(np.floor(points[:, 1].min()), points[:, 1].max() + 1)
+    share = np.array([len(np.unique(column[abs(points[:, 1] - y) <= NEAR])) for y in edges])
+    if share.max() < FEWEST:
+        return None
+    share = share / len(np.unique(column))
+    some = edges[share >= SOME]
+    touching = some[abs(some - bottom) <= LOOSELY]
+    if len(touching):
+        best = touching[abs(touching - bottom).argmin()]
+    elif (share >= MOST).any():
+        best = edges[share >= MOST].max()
+    elif len(some):
+        best = some[abs(some - bottom).argmin()]
+    else:
+        return None
+    near = abs(edges - best) <= NEAR
+    return float(edges[near][share[near].argmax()])
+
+
+def _fitted(points: Array, level: float) -> tuple[float, Array, float] | None:
+    """Height, slope and spread of the plane through the surfaces at a level, in voxels."""
+    at, slope = level, np.zeros(2)
+    middle = points[abs(points[:, 1] - level) <= NEAR].mean(0)
+    spread = NEAR
+    for _ in range(ROUNDS):
+        off = points[:, 1] - at - (points - middle)[:, ::2] @ slope
+        near = abs(off) <= NEAR
+        if near.sum() < FEWEST:
+            return None
+        A = np.column_stack([np.ones(near.sum()), (points - middle)[near][:, ::2]])
+        at, *slope = np.linalg.lstsq(A, points[near, 1], rcond=None)[0]
+        slope = np.array(slope)
+        spread = 1.4826 * float(np.median(abs(off[near])))
+    if np.linalg.norm(slope) > STEEP:
+        at, slope = float(np.median(points[near, 1])), np.zeros(2)
+    return float(at - middle[::2] @ slope), slope, spread
+
+
+def _in_units(plane: tuple[float, Array, float], found: Around) -> Support:
+    """A plane in voxels of the grid as one in the frame of the floor."""
+    at, slope, spread = plane
+    low, h = found.grid.low, float(found.grid.h[0])
+    return Support(float(low[1] + h * at - low[::2] @ slope), slope, h * spread)

@@ -1,0 +1,126 @@
+"""Objects set into another scene, and the one unit of a scene."""
+
+import math
+
+import pytest
+import torch
+
+import newtongs
+from newtongs.errors import InputError
+from newtongs.pushes import Push
+from newtongs.scene.gaussians import GaussianScene, join
+from newtongs.scene.placing import extent
+from newtongs.scene.world_frame import WorldFrame
+from newtongs.state import State
+
+GROUND = WorldFrame.of_floor((0, 1, 0), 0.0)
+Y = torch.tensor([0.0, 1.0, 0.0], dtype=torch.float64)
+
+
+def solid(low, high, n=6000, seed=0, **fields):
+    """Gaussians all over the faces of a box."""
+    random = torch.Generator().manual_seed(seed)
+    low, high = torch.tensor(low), torch.tensor(high)
+    x = low + (high - low) * torch.rand(n, 3, generator=random)
+    face = torch.randint(6, (n,), generator=random)
+    for k in range(3):
+        x[face == 2 * k, k], x[face == 2 * k + 1, k] = low[k], high[k]
+    spacing = float((high - low).max()) / math.sqrt(n / 6)
+    return GaussianScene.make(means=x, scales=torch.full((n,), 0.7 * spacing), **fields)
+
+
+def room():
+    """A floor, a table with its top at 1 and a ceiling at 4."""
+    return join(
+        solid((-4.0, -0.1, -4.0), (4.0, 0.0, 4.0), 20000),
+        solid((1.0, 0.9, -1.0), (3.0, 1.0, 1.0), 8000),
+        solid((-4.0, 4.0, -4.0), (4.0, 4.1, 4.0), 20000),
+    )
+
+
+def thing():
+    return solid((-0.2, -0.3, -0.1), (0.2, 0.3, 0.1), 3000)
+
+
+def staged(**options):
+    options = {"lift": 0.0, "height": 0.6, "meters_per_unit": 1.0} | options
+    return newtongs.animate(
+        thing(), background=room(), ground=GROUND, up=(0, 1, 0), seconds=0.1, **options
+    )
+
+
+@pytest.mark.parametrize(("at", "height"), [((-2.0, 0.5), 0.0), ((2.0, 0.0), 1.0)])
+def test_it_stands_on_what_is_there(at, height):
+    animation = staged(at=at)
+    low, high = extent(animation.scene.object(0), Y)
+    assert low == pytest.approx(height, abs=0.05)
+    assert high - low == pytest.approx(0.6, rel=0.02)
+    p = State(animation.world.state_to_physics(animation.states[0][0])).p
+    assert p[::2].tolist() == pytest.approx(at, abs=0.02)
+
+
+def test_a_unit_is_as_long_as_it_is_said_to_be():
+    animation = staged(at=(-1.0, 0.25), meters_per_unit=0.5, lift=1.0)
+    assert animation.world.scale == 0.5
+    x = animation.scene.object(0).means.mean(0)
+    assert x[::2].tolist() == pytest.approx((-2.0, 0.5), abs=0.02)
+    assert extent(animation.scene.object(0), Y)[0] == pytest.approx(0.6, abs=0.05)
+
+
+def test_it_is_turned_about_up():
+    plain, turned = staged(at=(-2.0, 0.0)), staged(at=(-2.0, 0.0), turn=90.0)
+    widths = [
+        [b - a for a, b in (extent(animation.scene.object(0), d) for d in torch.eye(3).double())]
+        for animation in (plain, turned)
+    ]
+    assert widths[1] == pytest.approx([widths[0][2], widths[0][1], widths[0][0]], rel=0.05)
+
+
+def test_what_starts_inside_something_is_told():
+    with pytest.warns(UserWarning, match="inside other things.*--at"):
+        staged(at=(2.0, 0.0), height=3.5)  # no room on the table, nor under it
+
+
+@pytest.mark.parametrize("length", [0.0, -1.0, math.inf, math.nan])
+def test_a_unit_has_a_length(length):
+    with pytest.raises(InputError, match="meters_per_unit"):
+        staged(meters_per_unit=length)
+
+
+# --- one unit a scene ----------------------------------------------------------------------------
+
+
+def two_things():
+    """A large and a small thing on a floor, marked in the file."""
+    return join(
+        solid((-4.0, -0.1, -4.0), (4.0, 0.0, 4.0), 20000),
+        solid((-0.3, 0.0, -0.3), (0.3, 0.8, 0.3), 3000, ids=0),
+        solid((1.0, 0.0, 1.0), (1.3, 0.3, 1.3), 2000, ids=1),
+    )
+
+
+@pytest.mark.parametrize("named", [["id:0"], ["id:1"], ["id:0", "id:1"], ["id:1", "id:0"]])
+def test_the_unit_is_the_same_whichever_objects_are_named(named):
+    alone = newtongs.animate(two_things(), up=(0, 1, 0), seconds=0.1)
+    pushes = [Push(select=name) for name in named]
+    animation = newtongs.animate(two_things(), pushes=pushes, up=(0, 1, 0), seconds=0.1)
+    assert animation.world.scale == pytest.approx(alone.world.scale, rel=1e-6)
+
+
+def test_the_unit_of_a_capture_does_not_change_with_a_second_object():
+    scene = two_things()
+    bare = scene.replace(ids=torch.full_like(scene.ids, -1))
+    found = [
+        newtongs.animate(
+            bare, pushes=[Push(select=s) for s in names], up=(0, 1, 0), seconds=0.1
+        ).world.scale
+        for names in (["auto"], ["cluster:0"], ["cluster:1"], ["cluster:1", "cluster:0"])
+    ]
+    assert found == pytest.approx([found[0]] * 4, rel=0.03)
+
+
+def test_a_thing_of_another_order_of_size_makes_its_own_unit():
+    scene = join(two_things(), solid((-2.0, 0.0, -2.0), (-1.9, 0.1, -1.9), 1000, ids=2))
+    animation = newtongs.animate(scene, select="id:2", up=(0, 1, 0), seconds=0.1)
+    low, high = extent(animation.scene.object(0), Y)
+    assert 0.2 < animation.world.scale * (high - low) < 1.0
