@@ -72,7 +72,7 @@ def cut(found: Around, support: Support, others: Array) -> Parts | None:
     from scipy import ndimage
 
     h, plan = float(found.grid.h[0]), _plan(found)
-    level = float(np.clip(ROUGH * support.spread, LEVEL * h, 2 * LEVEL * h))
+    level = surface_level(found, support)
     lowest = _lowest(found, support, level)
     footprint = np.zeros(plan.shape, bool)
     footprint[BEYOND:-BEYOND, BEYOND:-BEYOND] = np.isfinite(lowest)
@@ -96,6 +96,12 @@ def cut(found: Around, support: Support, others: Array) -> Parts | None:
     cap = _cap(found, support, np.where(at, lowest, np.inf), depth, lit)
     own = Copies(rows, found.x[rows], factors[rows], cap)
     return Parts(plan, footprint, outline, level, returned, sunk, shortened, own)
+
+
+def surface_level(found: Around, support: Support) -> float:
+    """Height up to which the support's own Gaussians reach above its plane."""
+    h = float(found.grid.h[0])
+    return float(np.clip(ROUGH * support.spread, LEVEL * h, 2 * LEVEL * h))
 
 
 def _plan(found: Around) -> Plan:

@@ -24,7 +24,7 @@ from ...threads import one_thread
 from ...types import Vec3
 from ..gaussians import BACKGROUND, GaussianScene, join
 from .completion import Around, look_around, shared
-from .cutting import Copies, cut
+from .cutting import Copies, cut, surface_level
 from .floor import Floor
 from .mending import mend
 from .support import Support, find_support
@@ -78,10 +78,13 @@ def take_out(
     if found is None:
         return Extraction(mask, nothing, none, none, nothing)
     joined, floaters = shared(found)
+    support = find_support(found)
+    if support is not None:  # it may be a table top, far above the floor: it keeps its own
+        low = support.above(found.x) <= surface_level(found, support)
+        joined, floaters = joined & ~low, floaters & ~low
     found = found._replace(own=found.own | joined)
     whole = _marked(mask, found.rows, joined)
     alone = _marked(nothing, found.rows, floaters)
-    support = find_support(found)
     others = floaters | (False if taken is None else taken[found.rows].numpy())
     parts = None if support is None else cut(found, support, others)
     if support is None or parts is None:
