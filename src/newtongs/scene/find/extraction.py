@@ -77,8 +77,10 @@ def take_out(
     found = look_around(scene, mask, floor, taken=taken, points=points)
     if found is None:
         return Extraction(mask, nothing, none, none, nothing)
-    joined, floaters = shared(found)
     support = find_support(found)
+    if support is not None:
+        found = _plugged(found, support)
+    joined, floaters = shared(found)
     if support is not None:  # it may be a table top, far above the floor: it keeps its own
         low = support.above(found.x) <= surface_level(found, support)
         joined, floaters = joined & ~low, floaters & ~low
@@ -97,6 +99,19 @@ def take_out(
         _as_full(scene, found, parts.own, object), _as_full(scene, found, mended.fill, BACKGROUND),
         alone, int(parts.returned.sum()), support,
     )  # fmt: skip
+
+
+def _plugged(found: Around, support: Support) -> Around:
+    """The surroundings with the body filled that its support closes below."""
+    from scipy import ndimage
+
+    grid = found.grid
+    x, y, z = (low + (np.arange(n) + 0.5) * h for low, n, h in zip(grid.low, grid.shape, grid.h))
+    at = support.height + support.slope[0] * x[:, None] + support.slope[1] * z
+    plug = abs(y[None, :, None] - at[:, None, :]) <= grid.h[1]
+    closed = found.body | plug
+    body = found.body | (ndimage.binary_fill_holes(closed) & ~closed)
+    return found._replace(body=body, rest=found.rest & ~body)
 
 
 def _marked(mask: Tensor, rows: Tensor, more: Array) -> Tensor:
