@@ -89,7 +89,7 @@ def cut(found: Around, support: Support, others: Array) -> Parts | None:
     sunk = low & stands & (r < depth)
     kept = found.own & ~returned & ~sunk
     factors = _factors(found, support, r - depth, here, kept)
-    shortened = (factors < 1).any(-1)
+    shortened = np.asarray((factors < 1).any(-1))
     rows = np.flatnonzero(shortened)
     bare = ~_closed(found, plan, kept & (r < level + h))
     lit = kept & (r > level + LAYERS * h) & _outside(found)
@@ -201,7 +201,7 @@ def _ends_in(near: Array, found: Around, x: Array, arm: Array) -> Array:
 def _at(marked: Array, found: Around, x: Array) -> Array:
     """What voxels hold at points ``(m, 3)``; outside of the grid nothing."""
     cells = found.grid.cells(x)
-    inside = ((cells >= 0) & (cells < marked.shape)).all(-1)
+    inside = np.asarray(((cells >= 0) & (cells < marked.shape)).all(-1))
     i, j, k = np.where(inside[:, None], cells, 0).T
     return np.asarray(inside & marked[i, j, k])
 
@@ -217,9 +217,7 @@ def _closed(found: Around, plan: Plan, low: Array) -> Array:
     return seen_from_above(scene, x, arms(scene, found.world), plan).alpha >= CLOSED
 
 
-def _cap(
-    found: Around, support: Support, lowest: Array, depth: float, lit: Array
-) -> GaussianScene:
+def _cap(found: Around, support: Support, lowest: Array, depth: float, lit: Array) -> GaussianScene:
     """Flat Gaussians that close the body below, of the colours of those around."""
     h = float(found.grid.h[0])
     stands = np.isfinite(lowest)
@@ -263,14 +261,10 @@ def colors_near(found: Around, x: Array, of: Array) -> Array:
     return np.asarray(np.median(colors[at.reshape(len(x), -1)], axis=1))
 
 
-def discs(
-    found: Around, support: Support, x: Array, colors: Array, sigma: float
-) -> GaussianScene:
+def discs(found: Around, support: Support, x: Array, colors: Array, sigma: float) -> GaussianScene:
     """Flat Gaussians that lie as the support does, at ``x (m, 3)``."""
     n = len(x)
-    turn = shortest_turn(
-        torch.tensor([0.0, 1.0, 0.0]).double(), torch.from_numpy(support.normal)
-    )
+    turn = shortest_turn(torch.tensor([0.0, 1.0, 0.0]).double(), torch.from_numpy(support.normal))
     turn = rotations.multiply(rotations.conjugate(found.world.rotation), turn)
     flat = torch.tensor([sigma, THIN / WIDE * sigma, sigma])
     return GaussianScene.make(

@@ -106,7 +106,7 @@ def _plugged(found: Around, support: Support) -> Around:
     from scipy import ndimage
 
     grid = found.grid
-    x, y, z = (low + (np.arange(n) + 0.5) * h for low, n, h in zip(grid.low, grid.shape, grid.h))
+    x, y, z = (grid.low[a] + (np.arange(grid.shape[a]) + 0.5) * grid.h[a] for a in range(3))
     at = support.height + support.slope[0] * x[:, None] + support.slope[1] * z
     plug = abs(y[None, :, None] - at[:, None, :]) <= grid.h[1]
     closed = found.body | plug

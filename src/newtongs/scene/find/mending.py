@@ -197,7 +197,7 @@ def _removed(
 def _mirrored(hole: Array, source: Array, plain: Array) -> Array:
     """For every cell of the hole ``(m, 2)`` the cell of the source that mirrors it at the edge.
 
-    Where the source is not so wide, patches of it are shifted as they are, the largest first, if they are plain.
+    Where the source is not so wide, plain patches of it are shifted as they are, the largest first.
     """
     from scipy import ndimage
 
