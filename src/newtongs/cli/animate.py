@@ -243,7 +243,8 @@ class Animate(Picture):
     Settings that contradict it are refused."""
     keep_ghosts: bool = False
     """Take the selection as it is. Else what it missed moves too (the object's inside, its seam),
-    and floaters around it are left out, so that no ghost stays where it was."""
+    floaters around it go, it is cut at what it stands on, and the hole there is mended, from frame
+    1 on."""
     hollow: bool = False
     """Ignore the solid parts of the scene: only its floor can be touched, and is endless."""
     hide_floor: bool = False

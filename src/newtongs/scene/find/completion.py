@@ -137,8 +137,12 @@ def _within(x: Vec3, grid: Grid, *, beyond: int = 0) -> Tensor:
 
 def filled(scene: GaussianScene, world: WorldFrame, grid: Grid) -> Array:
     """Voxels that the Gaussians fill, without the wide ones."""
-    widest = BROAD * FINENESS * float(grid.h[0])
-    return optical_depth(scene[scene.scales.amax(-1) < widest], world, grid) >= DENSE
+    return optical_depth(scene[narrow(scene, grid)], world, grid) >= DENSE
+
+
+def narrow(scene: GaussianScene, grid: Grid) -> Tensor:
+    """Gaussians ``(N,)`` that are not wide beside the object."""
+    return scene.scales.amax(-1) < BROAD * FINENESS * float(grid.h[0])
 
 
 def _large(filled: Array, least: float) -> Array:
@@ -197,6 +201,7 @@ def shared(found: Around) -> tuple[Array, Array]:
     cells = tuple(found.grid.cells(found.x[at]).T)
     a, b = to_body[cells], to_rest[cells]
     near, alone = (a <= HALO) & (a < b), (b > ALONE) & (a < AROUND)
+    alone &= narrow(found.scene, found.grid).numpy()[at]  # wide ones fill no voxels: no telling
     own, floaters = np.zeros((2, len(found.x)), bool)
     own[at[near]], floaters[at[alone & ~near]] = True, True
     return own, floaters

@@ -20,7 +20,8 @@ LEVEL = 1.5  # voxels above the support's plane that are its own, at least; at m
 ROUGH = 2.5  # standard deviations of its surface, likewise
 TOP, LEAST_CUT = 1.5, 0.5  # standard deviations, and voxels at least, above it: there it is cut
 DEEP = 8  # voxels below its plane that belong to it
-SURFACE = 0.3  # opacity of the Gaussians that make it
+NEAR = 12  # cells from the footprint, within which there must be some of the support
+SURFACE = 0.3  # opacity of it, seen from above
 REACH = 2.0  # standard deviations that a Gaussian reaches
 SHORTER = (0.75, 0.5, 0.35, 0.25)  # lengths that are tried for what sticks out of the body
 LEAST = 0.02  # of its length is left to an axis
@@ -72,14 +73,14 @@ def cut(found: Around, support: Support, others: Array) -> Parts | None:
     from scipy import ndimage
 
     h, plan = float(found.grid.h[0]), _plan(found)
-    level = float(np.clip(ROUGH * support.spread, LEVEL * h, 2 * LEVEL * h))
+    level = surface_level(found, support)
     lowest = _lowest(found, support, level)
     footprint = np.zeros(plan.shape, bool)
     footprint[BEYOND:-BEYOND, BEYOND:-BEYOND] = np.isfinite(lowest)
     if not footprint.any():
         return None
     r = support.above(found.x)
-    outline = _outline(found, plan, footprint, ~found.own & ~others & (abs(r) <= level))
+    outline = _outline(found, plan, footprint, ~others & (abs(r) <= level))
     here, stands = (plan.at(field, found.x) for field in (outline, footprint))
     low = found.own & here & (r > -DEEP * h)
     edge = plan.at(ndimage.binary_dilation(footprint, np.ones((3, 3))), found.x)
@@ -88,7 +89,7 @@ def cut(found: Around, support: Support, others: Array) -> Parts | None:
     sunk = low & stands & (r < depth)
     kept = found.own & ~returned & ~sunk
     factors = _factors(found, support, r - depth, here, kept)
-    shortened = (factors < 1).any(-1)
+    shortened = np.asarray((factors < 1).any(-1))
     rows = np.flatnonzero(shortened)
     bare = ~_closed(found, plan, kept & (r < level + h))
     lit = kept & (r > level + LAYERS * h) & _outside(found)
@@ -96,6 +97,12 @@ def cut(found: Around, support: Support, others: Array) -> Parts | None:
     cap = _cap(found, support, np.where(at, lowest, np.inf), depth, lit)
     own = Copies(rows, found.x[rows], factors[rows], cap)
     return Parts(plan, footprint, outline, level, returned, sunk, shortened, own)
+
+
+def surface_level(found: Around, support: Support) -> float:
+    """Height up to which the support's own Gaussians reach above its plane."""
+    h = float(found.grid.h[0])
+    return float(np.clip(ROUGH * support.spread, LEVEL * h, 2 * LEVEL * h))
 
 
 def _plan(found: Around) -> Plan:
@@ -127,17 +134,16 @@ def _lowest(found: Around, support: Support, level: float) -> Array:
 
 
 def _outline(found: Around, plan: Plan, footprint: Array, surface: Array) -> Array:
-    """The convex outline of the support, as far as it hangs together around the footprint."""
+    """The convex outline of the support, as far as it hangs together and is near the footprint."""
     from scipy import ndimage
 
-    solid = surface & (found.scene.opacities.numpy() >= SURFACE)
-    there = footprint.copy()
-    there[tuple(plan.cells(found.x[solid]).T)] = True
-    there = ndimage.binary_dilation(there, iterations=2)
+    part = found.scene[torch.from_numpy(surface)]
+    view = seen_from_above(part, found.x[surface], arms(part, found.world), plan)
+    there = ndimage.binary_dilation(footprint | (view.alpha >= SURFACE), iterations=2)
     label, _ = ndimage.label(there)
-    kept = np.isin(label, np.unique(label[footprint]))
-    kept = ndimage.binary_erosion(kept, iterations=2) | footprint
-    return _hull(kept)
+    near = ndimage.distance_transform_edt(~footprint) <= NEAR
+    kept = there & np.isin(label, np.unique(label[near & there]))
+    return _hull(ndimage.binary_erosion(kept, iterations=2) | footprint)
 
 
 def _hull(marked: Array) -> Array:
@@ -195,7 +201,7 @@ def _ends_in(near: Array, found: Around, x: Array, arm: Array) -> Array:
 def _at(marked: Array, found: Around, x: Array) -> Array:
     """What voxels hold at points ``(m, 3)``; outside of the grid nothing."""
     cells = found.grid.cells(x)
-    inside = ((cells >= 0) & (cells < marked.shape)).all(-1)
+    inside = np.asarray(((cells >= 0) & (cells < marked.shape)).all(-1))
     i, j, k = np.where(inside[:, None], cells, 0).T
     return np.asarray(inside & marked[i, j, k])
 
@@ -248,7 +254,7 @@ def colors_near(found: Around, x: Array, of: Array) -> Array:
 
     opaque = of & (found.scene.opacities.numpy() >= VISIBLE)
     rows = np.flatnonzero(opaque if opaque.any() else of)
-    if not len(rows):
+    if not len(rows) or not len(x):
         return np.full((len(x), 3), 0.5)
     _, at = cKDTree(found.x[rows]).query(x, k=min(NEIGHBOURS, len(rows)))
     colors = found.scene.colors.numpy()[rows]

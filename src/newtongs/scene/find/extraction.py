@@ -23,7 +23,7 @@ from ...threads import one_thread
 from ...types import Vec3
 from ..gaussians import BACKGROUND, GaussianScene, join
 from .completion import Around, look_around, shared
-from .cutting import Copies, cut
+from .cutting import Copies, cut, surface_level
 from .floor import Floor
 from .mending import mend
 from .support import Support, find_support
@@ -76,11 +76,16 @@ def take_out(
     found = look_around(scene, mask, floor, taken=taken, points=points)
     if found is None:
         return Extraction(mask, nothing, none, none, nothing)
+    support = find_support(found)
+    if support is not None:
+        found = _plugged(found, support)
     joined, floaters = shared(found)
+    if support is not None:  # it may be a table top, far above the floor: it keeps its own
+        low = support.above(found.x) <= surface_level(found, support)
+        joined, floaters = joined & ~low, floaters & ~low
     found = found._replace(own=found.own | joined)
     whole = _marked(mask, found.rows, joined)
     alone = _marked(nothing, found.rows, floaters)
-    support = find_support(found)
     others = floaters | (False if taken is None else taken[found.rows].numpy())
     parts = None if support is None else cut(found, support, others)
     if support is None or parts is None:
@@ -93,6 +98,19 @@ def take_out(
         _as_full(scene, found, parts.own, object), _as_full(scene, found, mended.fill, BACKGROUND),
         alone, int(parts.returned.sum()), support,
     )  # fmt: skip
+
+
+def _plugged(found: Around, support: Support) -> Around:
+    """The surroundings with the body filled that its support closes below."""
+    from scipy import ndimage
+
+    grid = found.grid
+    x, y, z = (grid.low[a] + (np.arange(grid.shape[a]) + 0.5) * grid.h[a] for a in range(3))
+    at = support.height + support.slope[0] * x[:, None] + support.slope[1] * z
+    plug = abs(y[None, :, None] - at[:, None, :]) <= grid.h[1]
+    closed = found.body | plug
+    body = found.body | (ndimage.binary_fill_holes(closed) & ~closed)
+    return found._replace(body=body, rest=found.rest & ~body)
 
 
 def _marked(mask: Tensor, rows: Tensor, more: Array) -> Tensor:

@@ -13,7 +13,7 @@ import torch
 
 from ..gaussians import GaussianScene
 from .completion import Around
-from .cutting import DEEP, Copies, Parts, discs
+from .cutting import DEEP, Copies, Parts, colors_near, discs
 from .plan import View, arms, seen_from_above
 from .support import Support
 
@@ -65,7 +65,8 @@ class _Look(NamedTuple):
 
 def mend(found: Around, support: Support, parts: Parts, others: Array) -> Mended:
     """Fill the hole under an object; ``others (n,)`` belong neither to it nor to the support."""
-    nothing = Copies(np.zeros(0, int), np.zeros((0, 3)), np.zeros((0, 3)), found.scene[:0])
+    from scipy import ndimage
+
     r = support.above(found.x)
     still = (~found.own | parts.returned) & ~others
     slab = np.flatnonzero(still & (r > -DEEP * parts.plan.h) & (r <= parts.level))
@@ -73,15 +74,35 @@ def mend(found: Around, support: Support, parts: Parts, others: Array) -> Mended
     view = seen_from_above(found.scene[torch.from_numpy(slab)], found.x[slab], arm, parts.plan)
     standing = _standing(found, parts, r)
     look = _look(parts, view, standing)
-    hole = None if look is None else _hole(parts, look)
-    source = None if look is None or hole is None else _source(look, hole | standing)
-    if look is None or hole is None or source is None:
-        return Mended(np.zeros(len(r), bool), nothing)
+    if look is None:
+        return _closed(found, support, parts, slab, view)
+    hole = _hole(parts, look)
+    source = None if hole is None else _source(look, hole | standing)
+    if hole is None or source is None:
+        return Mended(np.zeros(len(r), bool), _copies_of_none(found))
     gone = _removed(found, parts, slab, arm, hole, look)
     of = _mirrored(hole, source, look.off <= np.quantile(look.off[source], PLAIN))
     fill = _copied(found, support, parts, slab[abs(r[slab]) <= parts.level], hole, of)
     thin = hole & (_opacity(found, parts, slab[~gone[slab]], fill) < WHOLE * look.opaque)
-    return Mended(gone, fill._replace(new=_patches(found, support, parts, thin, source, view)))
+    _, nearest = ndimage.distance_transform_edt(~source, return_indices=True)
+    colors = view.color[tuple(nearest[:, thin])]
+    return Mended(gone, fill._replace(new=_patches(found, support, parts, thin, colors)))
+
+
+def _copies_of_none(found: Around) -> Copies:
+    return Copies(np.zeros(0, int), np.zeros((0, 3)), np.zeros((0, 3)), found.scene[:0])
+
+
+def _closed(found: Around, support: Support, parts: Parts, slab: Array, view: View) -> Mended:
+    """The hole in a support of which nothing else is left, closed with the colours of its rim."""
+    hole = parts.footprint & parts.outline & (view.alpha < WHOLE)
+    rim = np.zeros(len(found.x), bool)
+    rim[slab] = True
+    gone = np.zeros_like(rim)
+    gone[slab[parts.plan.at(hole, found.x[slab])]] = True
+    colors = colors_near(found, _middles(support, parts, hole), rim & ~gone)
+    fill = _copies_of_none(found)._replace(new=_patches(found, support, parts, hole, colors))
+    return Mended(gone, fill)
 
 
 def _standing(found: Around, parts: Parts, r: Array) -> Array:
@@ -176,7 +197,7 @@ def _removed(
 def _mirrored(hole: Array, source: Array, plain: Array) -> Array:
     """For every cell of the hole ``(m, 2)`` the cell of the source that mirrors it at the edge.
 
-    Where the source is not so wide, patches of it are shifted as they are, the largest first, if they are plain.
+    Where the source is not so wide, plain patches of it are shifted as they are, the largest first.
     """
     from scipy import ndimage
 
@@ -254,15 +275,16 @@ def _opacity(found: Around, parts: Parts, left: Array, fill: Copies) -> Array:
 
 
 def _patches(
-    found: Around, support: Support, parts: Parts, thin: Array, source: Array, view: View
+    found: Around, support: Support, parts: Parts, cells: Array, colors: Array
 ) -> GaussianScene:
-    """Plain discs in the cells that are still open, each of the colour of the nearest source."""
-    from scipy import ndimage
+    """Plain discs in cells that are still open, of the given colours ``(m, 3)``."""
+    return discs(found, support, _middles(support, parts, cells), colors, PATCH * parts.plan.h)
 
-    _, nearest = ndimage.distance_transform_edt(~source, return_indices=True)
-    cells = np.argwhere(thin)
-    x = np.zeros((len(cells), 3))
-    x[:, ::2] = parts.plan.low + (cells + 0.5) * parts.plan.h
+
+def _middles(support: Support, parts: Parts, cells: Array) -> Array:
+    """Points ``(m, 3)`` of the support in the middles of marked cells."""
+    at = np.argwhere(cells)
+    x = np.zeros((len(at), 3))
+    x[:, ::2] = parts.plan.low + (at + 0.5) * parts.plan.h
     x[:, 1] = -support.above(x)
-    colors = view.color[tuple(nearest[:, thin])]
-    return discs(found, support, x, colors, PATCH * parts.plan.h)
+    return x

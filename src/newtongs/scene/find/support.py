@@ -52,11 +52,14 @@ class Support(NamedTuple):
 
 def find_support(found: Around) -> Support | None:
     """What the object stands on, or None if it hangs in the air."""
-    points = _surfaces(found)
     bottom, height = _layers(found.body)
-    levels = points[:, 1]
-    fair = (levels > bottom - LOOSELY) & (levels < bottom + max(SUNK * height, LOOSELY))
-    level = _level(points[fair], bottom)
+    foot = _foot(found.body)
+    points = _surfaces(found, foot)
+    rise, (i, k) = points[:, 1] - bottom, points[:, ::2].astype(int).T
+    beside = ~foot[i, k] & (rise > -LOOSELY) & (rise < max(SUNK * height, LOOSELY))
+    level = _level(points[beside], bottom)
+    if level is None:  # it covers all of its support; what is higher up lies in its hollow
+        level = _level(points[foot[i, k] & (abs(rise) < LOOSELY)], bottom)
     if level is None:
         return None
     plane = _fitted(points, level)
@@ -69,12 +72,15 @@ def _layers(body: Array) -> tuple[int, int]:
     return int(layers[0]), int(layers[-1] - layers[0] + 1)
 
 
-def _surfaces(found: Around) -> Array:
+def _surfaces(found: Around, foot: Array) -> Array:
     """Points ``(n, 3)`` of surfaces around the foot that are open above, in voxels."""
+    from scipy import ndimage
+
     narrow = found.scene.scales.amax(-1).numpy() < WIDEST * found.grid.h[0]
     kept = torch.from_numpy(~found.own & narrow)
     rest = density(found.scene[kept], found.world, found.grid)
-    surface = (rest.weight >= SHEET) & _open_above(rest.weight) & _ring(found.body)[:, None]
+    ring = ndimage.distance_transform_edt(~foot) <= RING
+    surface = (rest.weight >= SHEET) & _open_above(rest.weight) & ring[:, None]
     i, j, k = np.nonzero(surface)
     within = rest.height[i, j, k] / rest.weight[i, j, k]
     return np.stack([i + 0.5, j + within, k + 0.5], -1)
@@ -87,13 +93,13 @@ def _open_above(weight: Array) -> Array:
     return np.asarray(~(full[:, 2 : n + 2] | full[:, 3 : n + 3] | full[:, 4 : n + 4]))
 
 
-def _ring(body: Array) -> Array:
-    """Columns under the body's foot and around it."""
+def _foot(body: Array) -> Array:
+    """Columns under the body's lowest part, and those that it encloses."""
     from scipy import ndimage
 
     bottom, height = _layers(body)
     foot = body[:, bottom : bottom + max(int(FOOT * height), LOOSELY)].any(1)
-    return np.asarray(ndimage.distance_transform_edt(~foot) <= RING)
+    return np.asarray(ndimage.binary_fill_holes(foot))
 
 
 def _level(points: Array, bottom: int) -> float | None:

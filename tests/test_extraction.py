@@ -1,0 +1,280 @@
+"""Taking an object out: cut at its support, no ghost, no hole, and frame 0 stays the capture."""
+
+import pytest
+import torch
+from captured_things import GREY, HEIGHT, RADIUS, RED, capture, greedy, slab, turned
+
+import newtongs
+from newtongs.exports import load_animation, save_animation
+from newtongs.exports.parts import parts as exported
+from newtongs.render import render
+from newtongs.scene.cameras import look_at
+from newtongs.scene.find.extraction import take_out
+from newtongs.scene.find.floor import find_floor
+from newtongs.scene.frames import ALWAYS, FIRST, LATER
+from newtongs.scene.gaussians import join
+from newtongs.stage import pick
+from newtongs.templates import named_scene
+
+KINDS = ["floor", "plinth", "table"]
+BLUE = (0.0, 0.0, 1.0)
+
+
+def both(scene, found):
+    """The rest and the object, as they are seen later."""
+    rest = join(scene[~found.mask & ~found.hidden], found.fill)
+    return rest, join(scene[found.mask], found.own)
+
+
+def from_above(scene, y):
+    """Picture and opacity of the place on which the thing stood."""
+    camera = look_at((0.0, y + 3.0, 0.01), (0.0, y, 0.0), width=96, height=96, fov=10.0)
+    seen = render(scene, camera, background=BLUE)
+    return seen.color, seen.alpha
+
+
+def from_below(scene, y):
+    camera = look_at((0.0, y - 3.0, 0.01), (0.0, y, 0.0), width=96, height=96, fov=7.0)
+    seen = render(scene, camera, background=BLUE)
+    return seen.color, seen.alpha
+
+
+def height_of(kind):
+    return 0.0 if kind == "floor" else 0.8
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_support_is_found_where_the_object_stands(kind):
+    scene, parts, floor = capture(kind)
+    found = take_out(scene, greedy(scene, parts), floor)
+    assert found.support.height == pytest.approx(height_of(kind), abs=0.01)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_the_support_keeps_its_own_and_the_object_its_inside(kind):
+    scene, parts, floor = capture(kind)
+    selected = greedy(scene, parts)
+    found = take_out(scene, selected, floor)
+    assert not found.mask[parts["support"]].any()
+    beside = selected & parts["support"] & (scene.means[:, ::2].norm(dim=-1) > RADIUS + 0.06)
+    assert found.hidden[beside].float().mean() < 0.05
+    assert found.returned >= int(beside.sum()) > 50
+    assert found.mask[parts["inside"]].all()
+    low = scene.means[:, 1] < height_of(kind) + 0.03
+    assert (found.mask | found.hidden)[parts["thing"]].all()
+    assert found.mask[parts["thing"] & ~low].float().mean() > 0.97
+    assert not (found.mask & found.hidden).any()
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_the_hole_is_filled_with_the_colours_around(kind):
+    scene, parts, floor = capture(kind)
+    found = take_out(scene, greedy(scene, parts), floor)
+    y, (rest, _) = height_of(kind), both(scene, found)
+    before, open_ = from_above(scene[parts["support"] | parts["crease"]], y)
+    after, whole = from_above(rest, y)
+    assert open_.min() < 0.1
+    assert before.min() < 0.1  # the crease
+    assert whole.min() > 0.65  # of the support itself without a hole: 0.64
+    assert whole.mean() > 0.97
+    assert (after - torch.tensor(GREY)).norm(dim=-1).mean() < 0.05
+    assert (after - torch.tensor(GREY)).norm(dim=-1).max() < 0.25
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_the_bottom_is_closed_with_the_colours_of_the_object(kind):
+    scene, parts, floor = capture(kind)
+    found = take_out(scene, greedy(scene, parts), floor)
+    y = height_of(kind)
+    _, open_ = from_below(scene[parts["thing"]][:6000], y)  # without its lid
+    color, whole = from_below(both(scene, found)[1], y)
+    middle = slice(20, -20)
+    assert open_[middle, middle].min() < 0.1
+    assert whole[middle, middle].min() > 0.9
+    assert (color[middle, middle] - torch.tensor(RED)).norm(dim=-1).mean() < 0.1
+
+
+def test_nothing_of_the_object_reaches_below_the_cut():
+    scene, parts, floor = capture()
+    long = torch.tensor([[0.01, 0.2, 0.01]]).log()
+    needle = scene[parts["thing"]][:1]
+    needle = needle.replace(means=torch.tensor([[RADIUS, 0.05, 0.0]]), log_scales=long)
+    scene = join(scene, needle)
+    selected = torch.cat([greedy(scene[:-1], parts), torch.tensor([True])])
+    found = take_out(scene, selected, floor)
+    assert found.hidden[-1]
+    low, _ = both(scene, found)[1].bounds(sigmas=2.0)
+    assert low[1] > -0.01
+
+
+def test_a_sloping_support():
+    scene, parts, floor = capture(slope=0.15)
+    found = take_out(scene, greedy(scene, parts), floor)
+    assert found.support.slope[0] == pytest.approx(0.15, abs=0.02)
+    assert from_above(both(scene, found)[0], 0.0)[1].min() > 0.65
+
+
+@pytest.mark.parametrize("scale", [0.01, 100.0])
+def test_size_and_direction_do_not_matter(scale):
+    scene, parts, floor = capture("plinth")
+    plain = take_out(scene, greedy(scene, parts), floor)
+    turn = torch.nn.functional.normalize(torch.tensor([0.3, -0.5, 0.7, 0.1]), dim=0)
+    other, there = turned(scene, floor, turn, scale, scale * torch.tensor([2.0, -1.0, 0.5]))
+    found = take_out(other, greedy(scene, parts), there)
+    assert (found.mask != plain.mask).float().mean() < 5e-3
+    assert len(found.fill) == pytest.approx(len(plain.fill), rel=0.15)
+    assert found.support.height == pytest.approx(scale * plain.support.height, rel=0.02)
+
+
+def test_the_fill_stays_within_the_outline_of_the_support():
+    scene, parts, floor = capture("plinth")
+    found = take_out(scene, greedy(scene, parts), floor)
+    low, high = found.fill.bounds(sigmas=1.0)
+    assert low[[0, 2]].min() > -0.47
+    assert high[[0, 2]].max() < 0.47
+
+
+def test_a_whole_support_stays_as_it_is():
+    scene, parts, floor = capture()
+    thing = scene[parts["thing"]]
+    scene = join(thing, slab(1.5))
+    mask = torch.arange(len(scene)) < len(thing)
+    found = take_out(scene, mask, floor)
+    assert not len(found.fill)
+    assert not found.hidden[~mask].any()
+
+
+@pytest.mark.parametrize("name", ["kitchen_table", "playroom_floor", "display_orange_pyramid"])
+def test_our_own_scenes_without_ids_lose_nothing(name):
+    marked = named_scene(name).scene()
+    mask, scene = marked.ids == 0, marked.replace(ids=torch.full_like(marked.ids, -1))
+    found = take_out(scene, mask, find_floor(scene, up=(0, 1, 0)))
+    assert not (found.mask | found.hidden)[~mask].any()
+    assert (found.mask | found.hidden)[mask].all()
+
+
+def test_what_hangs_in_the_air_is_not_cut():
+    scene, parts, floor = capture()
+    means = scene.means.clone()
+    aloft = parts["thing"] | parts["inside"]
+    means[aloft] += torch.tensor([0.0, 0.4, 0.0])
+    found = take_out(scene.replace(means=means), parts["thing"], floor)
+    assert found.support is None
+    assert torch.equal(found.mask, parts["thing"])
+    assert not len(found.own)
+    assert not len(found.fill)
+
+
+def test_everything_and_next_to_nothing():
+    scene, _, floor = capture()
+    everything = torch.ones(len(scene), dtype=torch.bool)
+    assert take_out(scene, everything, floor).mask.all()
+    one = torch.zeros_like(everything)
+    one[0] = True
+    assert torch.equal(take_out(scene, one, floor).mask, one)
+
+
+# --- in an animation -----------------------------------------------------------------------------
+
+
+WAYS = ["auto", "cluster:0", "box:-0.3,-0.02,-0.3,0.3,0.7,0.3", "sphere:0,0.3,0,0.42"]
+PUSH = {"velocity": (2.0, 2.0, 0.0), "seconds": 0.3, "up": (0, 1, 0)}
+
+
+@pytest.mark.parametrize("select", WAYS)
+def test_frame_0_is_the_capture_bit_for_bit(select):
+    scene, parts, _ = capture()
+    animation = newtongs.animate(scene, select=select, show_floor=False, **PUSH)
+    start = animation.frames()[0]
+    for name in ("means", "quats", "log_scales", "logits", "sh"):
+        assert torch.equal(getattr(start, name), getattr(scene, name)), name
+    later = animation.frames()[-1]
+    assert from_above(later[later.ids < 0], 0.0)[1].min() > 0.65
+    assert not (animation.scene.ids[: len(scene)] == 0)[parts["support"]].any()
+
+
+def test_frame_0_is_the_capture_with_things_drawn_besides():
+    scene, _, _ = capture("plinth")
+    animation = newtongs.animate(scene, select="sphere:0,1.1,0,0.42", **PUSH)
+    n = len(scene)
+    assert torch.equal(animation.frames()[0].means[:n], scene.means)
+    assert len(animation.presence) == len(animation.scene)
+    assert (animation.presence[n:] == LATER).any()
+
+
+def test_presence_goes_into_files(tmp_path):
+    scene, _, _ = capture()
+    animation = newtongs.animate(scene, **PUSH)
+    assert {ALWAYS, FIRST, LATER} == set(animation.presence.tolist())
+    save_animation(animation, tmp_path / "a.json")
+    assert torch.equal(load_animation(tmp_path / "a.json").presence, animation.presence)
+    held = sum(len(part.scene) for part in exported(animation))
+    assert held == int((animation.presence != FIRST).sum())
+
+
+def test_keep_ghosts_takes_the_selection_as_it_is():
+    scene, _, _ = capture()
+    kept = newtongs.animate(scene, select=WAYS[2], keep_ghosts=True, **PUSH)
+    assert kept.presence is None
+    assert torch.equal(kept.scene.means, scene.means)
+    x = scene.means
+    inside = ((x >= torch.tensor([-0.3, -0.02, -0.3])) & (x <= torch.tensor([0.3, 0.7, 0.3]))).all(
+        -1
+    )
+    assert torch.equal(kept.scene.ids == 0, inside)
+
+
+def test_objects_that_the_file_marks_are_taken_as_they_are():
+    scene, parts, _ = capture()
+    marked = scene.replace(ids=torch.where(parts["thing"], 4, -1))
+    animation = newtongs.animate(marked, **PUSH)
+    assert animation.presence is None
+    assert torch.equal(animation.scene.ids == 0, parts["thing"])
+
+
+def two_things():
+    """Two captured things on a floor, far apart; the second is the smaller."""
+    scene, parts, _ = capture()
+    other = scene[parts["thing"] | parts["inside"] | parts["crease"]]
+    other = other.replace(means=0.7 * other.means + torch.tensor([1.0, 0.0, 0.9]))
+    away = (scene.means - torch.tensor([1.0, 0.0, 0.9]))[:, ::2].norm(dim=-1)
+    return join(scene[(away > 0.7 * RADIUS) | ~parts["support"]], other)
+
+
+def test_loose_things_are_taken_out_too():
+    stage = pick(two_things(), [newtongs.Push()], up=(0, 1, 0), loose=True)
+    assert len(stage.names) == 2
+    for index in range(2):
+        theirs = stage.owners == index
+        assert (theirs & (stage.presence == LATER) & (stage.scene.ids == index)).any()
+        assert (theirs & (stage.presence == LATER) & (stage.scene.ids < 0)).any()
+
+
+def test_mending_does_not_show_where_a_loose_thing_stays():
+    scene = two_things()
+    animation = newtongs.animate(
+        scene, velocity=(-2.0, 2.0, 0.0), seconds=0.3, up=(0, 1, 0), loose=True, show_floor=False
+    )
+    assert torch.equal(animation.frames()[0].means, scene.means)
+    place = torch.tensor([1.0, 0.0, 0.9])
+    near = (animation.scene.means - place)[:, ::2].norm(dim=-1) < 0.35
+    assert (animation.presence[near] == ALWAYS).all()
+    assert (animation.presence != ALWAYS).any()
+
+
+def test_a_raised_object_leaves_a_mended_place_from_the_start():
+    scene, _, _ = capture()
+    animation = newtongs.animate(scene, motion="free_fall", seconds=0.2, up=(0, 1, 0))
+    assert animation.presence is None
+    rest = animation.scene[animation.scene.ids < 0]
+    assert from_above(rest, 0.0)[1].min() > 0.65
+
+
+def test_the_static_rest_of_the_physics_has_no_hole():
+    from newtongs.ground import static_rest
+
+    scene, _, _ = capture()
+    stage = pick(scene, [newtongs.Push()], up=(0, 1, 0))
+    under = static_rest(stage)
+    assert (under.means[:, ::2].norm(dim=-1) < 0.5 * RADIUS).sum() > 50
+    assert stage.scene.object(0).means[:, 1].max() == pytest.approx(HEIGHT, abs=1e-3)
