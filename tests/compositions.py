@@ -8,7 +8,7 @@ lawns, furniture with large flat parts. ``HELD_BACK`` were not looked at while r
 import math
 import os
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import cache
 from pathlib import Path
 
@@ -36,7 +36,9 @@ class Composed:
     up: torch.Tensor | None = None
     """True up ``(3,)``; None for +y."""
     floors: tuple[float, ...] = (0.0,)
-    """Heights along up that are right answers. A table's top and the floor below are both."""
+    """Heights above ``at`` that are right answers. A table's top and the floor below are both."""
+    at: torch.Tensor = field(default_factory=lambda: torch.zeros(3))
+    """Below the object, from where heights are measured ``(3,)``."""
     alone: bool = False
     """Whether there is no floor: it lies under the lowest point, and up may be doubted."""
     objects: tuple[tuple[int, ...], ...] = ((0,),)
@@ -453,7 +455,8 @@ def posed(made: Composed, seed: int) -> Composed:
         scene=moved(made.scene, turn=q, scale=k, shift=b),
         size=k * made.size,
         up=up,
-        floors=tuple(k * h + float(up @ b) for h in made.floors),
+        floors=tuple(k * h for h in made.floors),
+        at=k * rotations.rotate(q, made.at.double()) + b,
     )
 
 
@@ -464,7 +467,8 @@ def degrees_between(a: torch.Tensor, b: torch.Tensor) -> float:
 
 
 def errors(made: Composed, up: torch.Tensor, height: float) -> tuple[float, float]:
-    """By how many degrees up is wrong, and the floor over the object's size."""
-    true = torch.tensor(Y) if made.up is None else made.up
-    miss = min(abs(height - each) for each in made.floors) / made.size
+    """By how many degrees up is wrong, and the floor under the object over its size."""
+    true = torch.tensor(Y).double() if made.up is None else made.up.double()
+    feet = [made.at.double() + each * true for each in made.floors]
+    miss = min(abs(float(up.double() @ foot) - height) for foot in feet) / made.size
     return degrees_between(up, true), miss

@@ -33,7 +33,8 @@ SAME = 0.5  # part of a layer that lies on a better one, from which it is no sur
 JOIN = 2.5 * FINEST  # reaches across which things hang together
 SMALL = 0.003  # of the weight: smaller things are floaters
 FEW = 0.03  # of the weight: so much that stands on a floor is enough to believe it
-LEANING = 0.3  # worth of a thing that touches a wall as well
+ELSEWHERE = 0.2  # part of a thing over a floor, below which it stands elsewhere
+LEANING = 0.15  # worth of a thing that touches a wall as well
 BARE = 0.5  # worth of a plane with nothing on either side
 
 
@@ -76,10 +77,10 @@ class Things(NamedTuple):
 
 
 def separate(s: Sample, layers: Sequence[Layer]) -> list[Layer]:
-    """The layers without those that mostly consist of what lies on earlier ones."""
+    """The layers, best surfaces first, without those that mostly consist of better ones."""
     kept: list[Layer] = []
     taken = torch.zeros(len(s.x), dtype=torch.bool)
-    for layer in layers:
+    for layer in sorted(layers, key=lambda layer: -_surface(s, layer)):
         on = layer.on(s)
         if float(s.w[on & taken].sum()) < SAME * float(s.w[on].sum()):
             kept.append(layer)
@@ -129,9 +130,8 @@ def judge(s: Sample, layers: Sequence[Layer], index: int, found: Things) -> floa
         return 0.0
     board = _Board.of(s, layer)
     walls = found.wide.sum() > found.wide[index].int()
-    return worth * _open(s, board, found.of >= 0 if walls else None) * _carries(
-        s, board, found, index
-    )
+    load = _load(s, board, found.of >= 0 if walls else None)
+    return worth * _open(board, load) * _carries(s, board, found, index)
 
 
 def supports(s: Sample, layers: Sequence[Layer], index: int, found: Things) -> float:
@@ -182,22 +182,52 @@ class _Board(NamedTuple):
         return cls(layer, cells, inside, size, ground, ~_dilated(~_dilated(ground > 0)))
 
 
-def _open(s: Sample, board: _Board, chosen: Tensor | None) -> float:
+class _Load(NamedTuple):
+    """What stands on a board, in its cells ``(GRID, GRID)``."""
+
+    weight: Tensor
+    heavy: Tensor
+    """Cells on which something stands."""
+    free: Tensor
+    """Cells of floor with nothing above, nor beside."""
+
+
+def _load(s: Sample, board: _Board, chosen: Tensor | None) -> _Load:
+    """Where there are walls, only the ``chosen (n,)`` count."""
+    h = board.layer.heights(s)
+    above = h > board.layer.top + JOIN * s.reach  # a carpet is no load
+    standing = board.inside & above & (h < 0.5 * GRID * board.size)
+    weight = _filled(s, board.cells, standing if chosen is None else standing & chosen)
+    heavy = weight > LOADED * board.ground
+    return _Load(weight, heavy, board.floor & ~_dilated(heavy))
+
+
+def _open(board: _Board, load: _Load) -> float:
     """Whether there is floor with nothing above it, beside what stands on it.
 
     The base of an object has the object's sides along its rim. A floor has a free rim, or things
-    that stand on it away from there. Where there are walls, only the ``chosen (n,)`` stand on it.
+    that stand on it away from there.
     """
-    h, ground, floor = board.layer.heights(s), board.ground, board.floor
-    standing = board.inside & (h > 2 * board.layer.top) & (h < 0.5 * GRID * board.size)
-    load = _filled(s, board.cells, standing if chosen is None else standing & chosen)
-    loaded = load > LOADED * ground
+    ground, floor = board.ground, board.floor
     rim = floor & (_dilated(~floor) | _border())
-    free = floor & ~_dilated(loaded)
-    alone = float(load[_untouched(loaded, _dilated(rim | ~floor))].sum())
-    share = float(ground[free].sum()) / max(float(ground.sum()), 1e-12)
-    round_about = float((free & rim).sum()) / max(float(rim.sum()), 1.0)
-    return min(1.0, share / (2 * OPEN_SHARE), max(round_about / OPEN_RIM, alone / STANDING) / 2)
+    alone = float(load.weight[_untouched(load.heavy, _dilated(rim | ~floor))].sum())
+    share = float(ground[load.free].sum()) / max(float(ground.sum()), 1e-12)
+    round_about = float((load.free & rim).sum()) / max(float(rim.sum()), 1.0)
+    room = min(1.0, share / (2 * OPEN_SHARE)) ** 2
+    return room * min(1.0, max(round_about / OPEN_RIM, alone / STANDING) / 2)
+
+
+def open_part(s: Sample, layer: Layer) -> Tensor:
+    """Which of the sample ``(n,)`` lie where nothing stands on the layer, or all of them.
+
+    There its height is read off without the feet of things.
+    """
+    board = _Board.of(s, layer)
+    free = _load(s, board, None).free
+    x, y = board.cells.clamp(0, GRID - 1).T
+    seen = ~board.inside | free[x, y]
+    enough = float(s.w[seen & layer.on(s)].sum()) >= OPEN_SHARE * float(s.w[layer.on(s)].sum())
+    return seen if enough else torch.ones_like(seen)
 
 
 def _carries(s: Sample, board: _Board, found: Things, index: int) -> float:
@@ -219,11 +249,12 @@ def _carries(s: Sample, board: _Board, found: Things, index: int) -> float:
     tall = (high - low).clamp_min(1e-12 * s.reach)
     hanging = torch.exp(-2 * (low - top - JOIN * s.reach).clamp_min(0) / tall)
     x, y = board.cells[rows].clamp(0, GRID - 1).T
-    over = (_dilated(board.floor)[x, y] & board.inside[rows]).double()
-    carried = torch.bincount(of, w * over, k) * hanging * (tall / (2 * top)).clamp_max(1)
+    over = torch.bincount(of, w * (_dilated(board.floor)[x, y] & board.inside[rows]), k)
+    weight = torch.where(over < ELSEWHERE * weight, 0.0, weight)
+    carried = over * hanging * (tall / (2 * top)).clamp_max(1) * (weight > 0)
     carried = carried * torch.where(found.leaning(index), LEANING, 1.0)
     total = float(weight.sum())
-    return float(carried.sum()) / total * min(1.0, total / FEW)
+    return float(carried.sum()) / max(total, 1e-12) * min(1.0, total / FEW)
 
 
 # --- cells ------------------------------------------------------------------------------------

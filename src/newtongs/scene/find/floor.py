@@ -19,8 +19,8 @@ from ...errors import InputError
 from ...threads import one_thread
 from ...types import Vec3
 from ..gaussians import GaussianScene
-from .evidence import Layer, judge, plane_axes, separate, stands, supports, things
-from .planes import bonus, candidates, polished
+from .evidence import Layer, judge, open_part, plane_axes, separate, stands, supports, things
+from .planes import Planes, bonus, candidates, polished
 from .samples import Sample, quantile, sample
 from .voxels import Voxels
 
@@ -32,7 +32,8 @@ PRIORS = {
     (0.0, -1.0, 0.0): 1.0, (0.0, 1.0, 0.0): 0.8, (0.0, 0.0, 1.0): 0.5, (0.0, 0.0, -1.0): 0.3,
     (1.0, 0.0, 0.0): 0.2, (-1.0, 0.0, 0.0): 0.2,
 }  # fmt: skip
-VIRTUAL = 0.15  # score of a thing that surely stands, with the usual up; floors must be better
+FOUND = 0.2  # score from which a plane is taken for a floor
+VIRTUAL = 0.2  # score of no floor at all, with the usual up and a thing that surely stands
 UNSTEADY = 0.25  # of that, for one that would fall
 NEARLY = 0.6  # of the best score: another as good as that makes us doubt
 FAINT = 0.08  # a best score below that is no better than a guess
@@ -61,7 +62,7 @@ class Floor:
     description: str
     """One line for people."""
     score: float = 1.0
-    """How much like a floor it is, 0 to 1; virtual ones reach 0.15. One is a floor that was given."""
+    """How much like a floor it is, 0 to 1; virtual ones reach 0.2; one if it was given."""
     alternatives: tuple["Floor", ...] = ()
     """Other answers, the best first."""
     doubt: str = ""
@@ -100,7 +101,9 @@ def find_floors(
     random = torch.Generator().manual_seed(seed)
     s = sample(scene, random)
     found = _found(s, fixed, random) + _virtual(s, fixed)
-    found.sort(key=lambda floor: -floor.score)
+    found.sort(key=lambda floor: (_faint(floor), -floor.score))
+    if found[0].kind == "virtual" and fixed is None:  # what it stands on, if it stands on something
+        found += [f for f in _found(s, found[0].up, random) if f.support]
     others = [f for f in found[1:] if f.score >= WORTH_TELLING and _differs(f, found[0], s.reach)]
     tops = [f for f in found[1:] if f.support and _parallel(f, found[0]) and f not in others]
     return [found[0], *others, *(f for f in tops if _differs(f, found[0], s.reach))]
@@ -135,9 +138,20 @@ def _found(s: Sample, up: Vec3 | None, random: torch.Generator) -> list[Floor]:
     floors = []
     for i, layer in enumerate(layers[:count]):
         score = judge(s, layers, i, rest) * float(bonus(layer.n[None]))
-        top = score < VIRTUAL and supports(s, layers, i, rest) >= SUPPORT
-        floors.append(_floor(s, layer, min(score, 1.0), top))
+        top = score < FOUND and supports(s, layers, i, rest) >= SUPPORT
+        settled = _settled(s, layer, up) if score >= WORTH_TELLING or top else layer
+        floors.append(_floor(s, settled, min(score, 1.0), top))
     return floors
+
+
+def _settled(s: Sample, layer: Layer, up: Vec3 | None) -> Layer:
+    """A layer fitted once more, to where nothing stands on it."""
+    seen = open_part(s, layer)
+    part = s._replace(x=s.x[seen], w=s.w[seen] / s.w[seen].sum())
+    sigma = torch.tensor([layer.top / SIGMAS], dtype=torch.float64)
+    plane = Planes(layer.n[None], torch.tensor([layer.d], dtype=torch.float64), sigma)
+    n, d, thin = polished(part, plane, up)
+    return Layer(n, d, SIGMAS * thin)
 
 
 def _aligned(layer: Layer, up: Vec3) -> bool:
@@ -198,6 +212,11 @@ def _lowest(s: Sample, kept: Tensor, up: Vec3) -> float:
 
 
 # --- doubt ------------------------------------------------------------------------------------
+
+
+def _faint(floor: Floor) -> bool:
+    """Whether a plane of the scene is too little of a floor to be taken for it."""
+    return floor.kind == "found" and floor.score < FOUND
 
 
 def _parallel(a: Floor, b: Floor) -> bool:

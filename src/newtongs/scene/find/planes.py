@@ -15,7 +15,7 @@ from ...types import Vec3
 from .samples import FEWER, Sample, quantile
 
 FEWEST = 3_000  # Gaussians looked at to judge the many guesses
-TRIPLES, DISCS, HEIGHTS = 700, 500, 64  # guesses of each kind; heights for each known direction
+TRIPLES, DISCS, HEIGHTS = 500, 400, 64  # guesses of each kind; heights for each known direction
 FINALISTS = 12  # guesses of each width that are refined
 # Up in captures (COLMAP's axes), in glTF and LGM, in nerfstudio and Blender.
 CONVENTIONS = ((0.0, -1.0, 0.0), (0.0, 1.0, 0.0), (0.0, 0.0, 1.0))
@@ -52,10 +52,16 @@ def candidates(s: Sample, up: Vec3 | None, random: torch.Generator) -> Planes:
 
 
 def _guesses(s: Sample, up: Vec3 | None, random: torch.Generator) -> Planes:
-    """Planes ``(K,)`` worth a look."""
+    """Planes ``(K,)`` worth a look.
+
+    Half of the triples are drawn farther out: a floor is wider than a thing on it, which may have
+    far more Gaussians.
+    """
     if up is not None:
         return _through(s, up.expand(8 * HEIGHTS, 3), s.w, random)
-    corners = s.x[_draw(s.w, 3 * TRIPLES, random)].view(TRIPLES, 3, 3)
+    away = torch.linalg.vector_norm(s.x - s.middle, dim=-1) / s.reach
+    drawn = [_draw(w, 3 * TRIPLES, random) for w in (s.w, s.w * (1 + away**2))]
+    corners = s.x[torch.cat(drawn)].view(-1, 3, 3)
     n = torch.linalg.cross(corners[:, 1] - corners[:, 0], corners[:, 2] - corners[:, 0])
     length = torch.linalg.vector_norm(n, dim=-1)
     proper = length > 1e-6 * s.reach**2
@@ -158,12 +164,8 @@ def fitted(s: Sample, planes: Planes, tol: float | Tensor, up: Vec3 | None) -> P
 
 
 def polished(s: Sample, plane: Planes, up: Vec3 | None) -> tuple[Vec3, float, float]:
-    """Normal, offset and thickness of one plane, fitted to its thin core.
-
-    Where much was captured of the floor, its heights are best known: so numbers count too.
-    """
-    w = (s.w * s.count).sqrt()
-    s, sigma = s._replace(w=w / w.sum()), float(plane.tol[0])
+    """Normal, offset and thickness of one plane, fitted to its thin core."""
+    sigma = float(plane.tol[0])
     for _ in range(5):
         sigma = _thickness(s, plane, sigma)
         plane = fitted(s, plane, 2 * sigma, up)
