@@ -76,11 +76,16 @@ class Things(NamedTuple):
 # --- surfaces and things ----------------------------------------------------------------------
 
 
-def separate(s: Sample, layers: Sequence[Layer]) -> list[Layer]:
-    """The layers, best surfaces first, without those that mostly consist of better ones."""
+def separate(s: Sample, layers: Sequence[Layer], first: int = 0) -> list[Layer]:
+    """The layers, best surfaces first, without those that mostly consist of better ones.
+
+    The ``first`` few come before all others.
+    """
     kept: list[Layer] = []
     taken = torch.zeros(len(s.x), dtype=torch.bool)
-    for layer in sorted(layers, key=lambda layer: -_surface(s, layer)):
+    ranks = [(i >= first, -_surface(s, layer), i) for i, layer in enumerate(layers)]
+    for *_, i in sorted(ranks):
+        layer = layers[i]
         on = layer.on(s)
         if float(s.w[on & taken].sum()) < SAME * float(s.w[on].sum()):
             kept.append(layer)

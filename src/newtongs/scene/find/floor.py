@@ -100,10 +100,11 @@ def find_floors(
     fixed = None if up is None else unit_vector(up)
     random = torch.Generator().manual_seed(seed)
     s = sample(scene, random)
-    found = _found(s, fixed, random) + _virtual(s, fixed)
+    planes = _layers(s, None, random)
+    found = _judged(s, planes, fixed, random) + _virtual(s, fixed)
     found.sort(key=lambda floor: (_faint(floor), -floor.score))
     if found[0].kind == "virtual" and fixed is None:  # what it stands on, if it stands on something
-        found += [f for f in _found(s, found[0].up, random) if f.support]
+        found += [f for f in _judged(s, planes, found[0].up, random) if f.support]
     others = [f for f in found[1:] if f.score >= WORTH_TELLING and _differs(f, found[0], s.reach)]
     tops = [f for f in found[1:] if f.support and _parallel(f, found[0]) and f not in others]
     return [found[0], *others, *(f for f in tops if _differs(f, found[0], s.reach))]
@@ -124,14 +125,16 @@ def unit_vector(up: Sequence[float] | Tensor) -> Vec3:
 # --- floors that are there --------------------------------------------------------------------
 
 
-def _found(s: Sample, up: Vec3 | None, random: torch.Generator) -> list[Floor]:
-    """Planes of the scene with their scores."""
-    layers = _layers(s, up, random)
-    count = len(layers)
-    if up is not None:  # walls are no candidates then, but must be known
-        layers = separate(s, [*layers, *_layers(s, None, random)])
-        count = sum(_aligned(layer, up) for layer in layers)
+def _judged(
+    s: Sample, planes: list[Layer], up: Vec3 | None, random: torch.Generator
+) -> list[Floor]:
+    """Planes of the scene with their scores. With ``up`` the others are walls at most."""
+    layers, count = planes, len(planes)
+    if up is not None:
+        level = _layers(s, up, random)
+        layers = separate(s, [*level, *planes], first=len(level))
         layers.sort(key=lambda layer: not _aligned(layer, up))
+        count = sum(_aligned(layer, up) for layer in layers)
     if not count:
         return []
     rest = things(s, layers)

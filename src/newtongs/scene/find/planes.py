@@ -14,7 +14,7 @@ from torch import Tensor
 from ...types import Vec3
 from .samples import FEWER, Sample, quantile
 
-FEWEST = 3_000  # Gaussians looked at to judge the many guesses
+FEWEST = 2_000  # Gaussians looked at to judge the many guesses
 TRIPLES, DISCS, HEIGHTS = 500, 400, 64  # guesses of each kind; heights for each known direction
 FINALISTS = 12  # guesses of each width that are refined
 # Up in captures (COLMAP's axes), in glTF and LGM, in nerfstudio and Blender.
@@ -44,10 +44,17 @@ def candidates(s: Sample, up: Vec3 | None, random: torch.Generator) -> Planes:
 
     With ``up`` all of them have that normal.
     """
-    guesses = _guesses(s, up, random)
-    scores, found = zip(*[_refined(s, guesses, k * s.reach, up) for k in WIDTHS], strict=True)
+    fixed, found = up is not None, []
+    scores, guesses = _scores(s.first(FEWEST), _guesses(s, up, random), fixed)
+    for tol, score in zip(WIDTHS, scores, strict=True):
+        wide = guesses._replace(tol=torch.full_like(guesses.d, tol * s.reach))
+        found.append(_refined(s, wide, score, up))
     every = Planes(*(torch.cat(same) for same in zip(*found, strict=True)))
-    every = every.pick(torch.cat(scores).argsort(descending=True, stable=True))
+    scores, every = _scores(s.first(FEWER), every, fixed)
+    which = torch.arange(len(WIDTHS)).repeat_interleave(torch.tensor([len(f.d) for f in found]))
+    score = scores[which, torch.arange(len(which))]
+    order = score.argsort(descending=True, stable=True)
+    every = every.pick(order[score[order] > 0])
     return every.pick(_distinct(s, every, FINALISTS))
 
 
@@ -87,29 +94,42 @@ def _draw(w: Tensor, k: int, random: torch.Generator) -> Tensor:
     return torch.multinomial(w, k, replacement=True, generator=random)
 
 
-def _score(s: Sample, planes: Planes, tol: float, fixed: bool) -> tuple[Tensor, Planes]:
-    """How much like a floor each plane is, and the planes with normals turned up."""
-    x, w, n = s.x.float(), s.w.float(), planes.n.float()
-    h = (s.x @ planes.n.T - planes.d).float()
-    on = w[:, None] * torch.exp(-((h / tol) ** 2))
-    above = w @ (h > 3 * tol).float()
-    below = w @ (h < -3 * tol).float()
-    if not fixed:
-        turned = torch.where(below > above, -1.0, 1.0).double()
-        planes = Planes(planes.n * turned[:, None], planes.d * turned, planes.tol)
-        above, below = torch.maximum(above, below), torch.minimum(above, below)
-    lying = 1 - s.flat.float()[:, None] * (1 - (s.normals.float() @ n.T) ** 2)
-    one_sided = (1 - 2 * below / (above + below).clamp_min(1e-9)).clamp_min(0)
-    return (on * lying).sum(0) * one_sided * width(x, w, on) * bonus(planes.n), planes
+def _scores(s: Sample, planes: Planes, fixed: bool) -> tuple[Tensor, Planes]:
+    """How much like a floor each plane is at each width ``(W, K)``; planes with normals turned up.
+
+    In pieces that fit a processor's cache.
+    """
+    pieces = [_scores_of_few(s, planes.pick(i), fixed) for i in torch.arange(len(planes.d)).split(128)]
+    score = torch.cat([score for score, _ in pieces], -1)
+    turned = torch.cat([turned for _, turned in pieces])
+    return score, Planes(planes.n * turned[:, None], planes.d * turned, planes.tol)
 
 
-def width(x: Vec3, w: Tensor, on: Tensor) -> Tensor:
+def _scores_of_few(s: Sample, planes: Planes, fixed: bool) -> tuple[Tensor, Tensor]:
+    """Scores ``(W, K)``, and -1 for normals ``(K,)`` that point away from most of the scene."""
+    x, w, n = ((s.x - s.middle) / s.reach).float(), s.w.float(), planes.n.float()
+    h = x @ n.T - ((planes.d - planes.n @ s.middle) / s.reach).float()
+    lying = w[:, None] * (1 - s.flat.float()[:, None] * (1 - (s.normals.float() @ n.T) ** 2))
+    side = (h > 3 * WIDTHS[0]).float() - (h < -3 * WIDTHS[0]).float()
+    turned = torch.where((w @ side < 0) & (not fixed), -1.0, 1.0)
+    worth = bonus(planes.n * turned[:, None])
+    scores = []
+    for tol in WIDTHS:
+        on = torch.exp(-((h / tol) ** 2))
+        above, below = (w @ (turned * h * side > 3 * tol).float() for side in (1, -1))
+        one_sided = (1 - 2 * below / (above + below).clamp_min(1e-9)).clamp_min(0)
+        thin = math.sqrt(WIDTHS[0] / tol)  # a thick layer holds more by chance
+        scores.append(thin * (on * lying).sum(0) * one_sided * _width(x, w, on) * worth)
+    return torch.stack(scores), turned.double()
+
+
+def _width(x: Vec3, w: Tensor, on: Tensor) -> Tensor:
     """Spread of what lies on each plane over that of the whole, at most one ``(K,)``."""
     x = x - w @ x
-    square = (x**2).sum(-1)
-    total = on.sum(0).clamp_min(1e-12)
-    spread = (square @ on) / total - ((x.T @ on / total) ** 2).sum(0)
-    return (spread / (w @ square).clamp_min(1e-30)).clamp(0, 1).sqrt()
+    total = (w @ on).clamp_min(1e-12)
+    moments = torch.cat([w * (x**2).sum(-1)[None], (w * x.T)]) @ on / total
+    spread = moments[0] - (moments[1:] ** 2).sum(0)
+    return (spread / (w @ (x**2).sum(-1)).clamp_min(1e-30)).clamp(0, 1).sqrt()
 
 
 def bonus(n: Vec3) -> Tensor:
@@ -120,17 +140,13 @@ def bonus(n: Vec3) -> Tensor:
     return (1 + (worth * close).amax(-1)).float()
 
 
-def _refined(s: Sample, guesses: Planes, tol: float, up: Vec3 | None) -> tuple[Tensor, Planes]:
-    """Scores and planes: the best guesses that differ, fitted to what lies on them."""
-    score, turned = _score(s.first(FEWEST), guesses, tol, up is not None)
-    planes = turned.pick(score.argsort(descending=True, stable=True))
-    planes = planes._replace(tol=torch.full_like(planes.d, tol))
+def _refined(s: Sample, planes: Planes, score: Tensor, up: Vec3 | None) -> Planes:
+    """The best that differ, fitted to what lies within their width."""
+    planes = planes.pick(score.argsort(descending=True, stable=True))
     planes = planes.pick(_distinct(s, planes, FINALISTS, apart=2.0))
     for wider in (3.0, 2.0, 1.4, 1.0):
-        planes = fitted(s.first(FEWER), planes, wider * tol, up)
-    score, planes = _score(s, planes, tol, up is not None)
-    score = score * math.sqrt(WIDTHS[0] * s.reach / tol)  # a thick layer holds more by chance
-    return score[score > 0], planes.pick(score > 0)
+        planes = fitted(s.first(FEWER), planes, wider * planes.tol, up)
+    return planes
 
 
 def _distinct(s: Sample, planes: Planes, most: int, apart: float = 1.0) -> Tensor:
