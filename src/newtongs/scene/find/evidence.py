@@ -35,7 +35,7 @@ SMALL = 0.003  # of the weight: smaller things are floaters
 FEW = 0.03  # of the weight: so much that stands on a floor is enough to believe it
 ELSEWHERE = 0.2  # part of a thing over a floor, below which it stands elsewhere
 LEANING = 0.15  # worth of a thing that touches a wall as well
-BARE = 0.5  # worth of a plane with nothing on either side
+BARE = 0.5  # worth of a plane with hardly anything on either side
 
 
 class Layer(NamedTuple):
@@ -139,12 +139,6 @@ def judge(s: Sample, layers: Sequence[Layer], index: int, found: Things) -> floa
     return worth * _open(board, load) * _carries(s, board, found, index)
 
 
-def supports(s: Sample, layers: Sequence[Layer], index: int, found: Things) -> float:
-    """How much like the top of something that carries things, 0 to 1: a plinth, a table."""
-    layer = layers[index]
-    return _surface(s, layer) * _carries(s, _Board.of(s, layer), found, index)
-
-
 def _surface(s: Sample, layer: Layer) -> float:
     """Whether enough lies on it, in one layer, and more than beside it. A sharp one needs less."""
     h = layer.heights(s).abs()
@@ -160,7 +154,7 @@ def _one_sided(s: Sample, layer: Layer) -> float:
     """Whether little lies below."""
     h = layer.heights(s)
     above, below = (float(s.w[side > layer.top].sum()) for side in (h, -h))
-    return max(0.0, 1 - 2 * below / max(above + below, 1e-9))
+    return max(0.0, 1 - 2 * below / max(above + below, FEW))
 
 
 class _Board(NamedTuple):
@@ -243,8 +237,9 @@ def _carries(s: Sample, board: _Board, found: Things, index: int) -> float:
     h, top = board.layer.heights(s), board.layer.top
     near = ((s.x - s.middle) @ plane_axes(board.layer.n)).abs().amax(-1) < BUSY * s.reach
     rows = ((found.of >= 0) & (h > top) & near).nonzero().squeeze(-1)
+    least = BARE if float(s.w[h.abs() > top].sum()) < FEW else 0.0
     if not len(rows):
-        return BARE if float(s.w[h.abs() > top].sum()) < FEW else 0.0
+        return least
     of, w, k = found.of[rows], s.w[rows], len(found.touches)
     weight = torch.bincount(of, w, k)
     low, high = (
@@ -259,7 +254,7 @@ def _carries(s: Sample, board: _Board, found: Things, index: int) -> float:
     carried = over * hanging * (tall / (2 * top)).clamp_max(1) * (weight > 0)
     carried = carried * torch.where(found.leaning(index), LEANING, 1.0)
     total = float(weight.sum())
-    return float(carried.sum()) / max(total, 1e-12) * min(1.0, total / FEW)
+    return max(least, float(carried.sum()) / max(total, 1e-12) * min(1.0, total / FEW))
 
 
 # --- cells ------------------------------------------------------------------------------------

@@ -19,7 +19,7 @@ from ...errors import InputError
 from ...threads import one_thread
 from ...types import Vec3
 from ..gaussians import GaussianScene
-from .evidence import Layer, judge, open_part, plane_axes, separate, stands, supports, things
+from .evidence import Layer, judge, open_part, plane_axes, separate, stands, things
 from .planes import Planes, bonus, candidates, polished
 from .samples import Sample, quantile, sample
 from .voxels import Voxels
@@ -38,7 +38,6 @@ UNSTEADY = 0.25  # of that, for one that would fall
 NEARLY = 0.6  # of the best score: another as good as that makes us doubt
 FAINT = 0.08  # a best score below that is no better than a guess
 WORTH_TELLING = 0.02  # scores of further floors, below which they are not listed
-SUPPORT = 0.4  # how surely a plane carries things, from which it is worth telling
 TURNED = 10.0  # degrees between two ups that differ
 FLOATERS = 0.01  # weight of what hangs together, below which it floats
 LOWEST = 0.001  # quantile of heights that a virtual floor lies under
@@ -67,8 +66,6 @@ class Floor:
     """Other answers, the best first."""
     doubt: str = ""
     """One line on what else it might be and what to give then; empty where it is clear."""
-    support: bool = False
-    """Whether it is the top of something, such as a plinth, and not the lowest there is."""
 
     def heights(self, points: Vec3) -> Tensor:
         """Heights ``(...)`` of points ``(..., 3)`` above the floor."""
@@ -103,11 +100,8 @@ def find_floors(
     planes = _layers(s, None, random)
     found = _judged(s, planes, fixed, random) + _virtual(s, fixed)
     found.sort(key=lambda floor: (_faint(floor), -floor.score))
-    if found[0].kind == "virtual" and fixed is None:  # what it stands on, if it stands on something
-        found += [f for f in _judged(s, planes, found[0].up, random) if f.support]
     others = [f for f in found[1:] if f.score >= WORTH_TELLING and _differs(f, found[0], s.reach)]
-    tops = [f for f in found[1:] if f.support and _parallel(f, found[0]) and f not in others]
-    return [found[0], *others, *(f for f in tops if _differs(f, found[0], s.reach))]
+    return [found[0], *others]
 
 
 def unit_vector(up: Sequence[float] | Tensor) -> Vec3:
@@ -141,9 +135,8 @@ def _judged(
     floors = []
     for i, layer in enumerate(layers[:count]):
         score = judge(s, layers, i, rest) * float(bonus(layer.n[None]))
-        top = score < FOUND and supports(s, layers, i, rest) >= SUPPORT
-        settled = _settled(s, layer, up) if score >= WORTH_TELLING or top else layer
-        floors.append(_floor(s, settled, min(score, 1.0), top))
+        if score >= WORTH_TELLING:
+            floors.append(_floor(s, _settled(s, layer, up), min(score, 1.0)))
     return floors
 
 
@@ -168,13 +161,11 @@ def _layers(s: Sample, up: Vec3 | None, random: torch.Generator) -> list[Layer]:
     return separate(s, [Layer(n, d, SIGMAS * sigma) for n, d, sigma in each])
 
 
-def _floor(s: Sample, layer: Layer, score: float, support: bool) -> Floor:
+def _floor(s: Sample, layer: Layer, score: float) -> Floor:
     """A layer as a floor."""
     count = float(s.count[layer.on(s)].sum())
     words = f"floor found: up {_words(layer.n)}, {count:.0%} of the opaque Gaussians lie on it"
-    if support:
-        words = f"the top of something, up {_words(layer.n)}: {count:.0%} of the Gaussians lie on it"
-    return Floor(layer.n, layer.d, count, "found", layer.top, words, score, support=support)
+    return Floor(layer.n, layer.d, count, "found", layer.top, words, score)
 
 
 # --- no floor ---------------------------------------------------------------------------------
