@@ -360,7 +360,7 @@ def bowling(_):
 
 
 def kitchen(_):
-    return Composed(named_scene("kitchen_table").scene(), size=0.5, floors=(0.0, -1.6), objects=())
+    return Composed(named_scene("kitchen_table").scene(), size=0.5, floors=(0.0, -1.7), objects=())
 
 
 RECIPES: dict[str, Recipe] = {f.__name__: f for f in (

@@ -100,10 +100,24 @@ def floor_of(
     place: Opened, up: Sequence[float] | None = None, height: float | None = None
 ) -> Floor:
     """Up and floor as given, as known of our own scenes, or else as found."""
+    if height is not None and not math.isfinite(height):
+        raise InputError(f"floor: expected a height in scene units, got {height}")
     known = place.ours and up is None
     found = find_floor(place.scene, up=UP if known else up)
     height = 0.0 if known and height is None else height
-    return found if height is None else changed(found, height=height)
+    if height is None:
+        return found
+    doubt = found.doubt if up is None and not known and "--up" in found.doubt else ""
+    return changed(found, height=height, score=1.0, doubt=doubt)
+
+
+def frame_of(scene: GaussianScene, floor: Floor, mask: Tensor | None = None) -> WorldFrame:
+    """The physics frame on a floor, with the unit that moving what is in ``mask (N,)`` has."""
+    if mask is None or not mask.any():
+        return WorldFrame.of_floor(floor.up, floor.height)
+    thing = scene[mask].replace(ids=torch.zeros(int(mask.sum()), dtype=torch.long))
+    size = State(lift(thing.object(0))).s.mean().item()
+    return WorldFrame.of_floor(floor.up, floor.height, scale=SIZE / size if size > 0 else 1.0)
 
 
 def pick(
@@ -121,8 +135,6 @@ def pick(
 
     ``whole`` adds to each object what its selection missed: its inside and its seam.
     """
-    if height is not None and not math.isfinite(height):
-        raise InputError(f"floor: expected a height in scene units, got {height}")
     place = opened(scene, axes)
     given, source, ours = place
     given = given.to("cpu").replace(means=given.means.float().cpu())
@@ -243,6 +255,8 @@ def move_stage(
             "(ground=WorldFrame.of_floor(up, height)), or name one of our own scenes"
         )
     how = "found" if ground is None else "known"
+    doubt = floor.doubt.split("; give")[0] if ground is None else ""
+    floor = changed(floor, doubt=doubt and f"background: {doubt}; give --ground UX UY UZ HEIGHT")
     ground = ground or WorldFrame.of_floor(floor.up, floor.height)
     things = stage.scene[stage.scene.ids != BACKGROUND]
     placed = set_into(things, stage.world.up, background, ground, height=height, at=at)
