@@ -13,7 +13,8 @@ from ..types import Vec3
 Color = tuple[float, float, float]
 WHITE, BLACK, GREY = (1.0, 1.0, 1.0), (0.0, 0.0, 0.0), (0.35, 0.35, 0.4)
 AXES: dict[str, Color] = {"x": (0.85, 0.1, 0.1), "y": (0.1, 0.6, 0.1), "z": (0.15, 0.3, 0.95)}
-TICKS = 8  # lines of the ruler across what is framed, about
+WIDE = 480  # pixels of a picture from which its numbers are larger
+TICKS = 6  # lines of the ruler across what is framed, about
 HIDDEN = 1.03  # depth over that of the picture, from which a line is behind something
 # Five rows of three dots each, in octal digits from the top.
 GLYPHS = {
@@ -95,12 +96,12 @@ def ruler(
     picture: Tensor, camera: Camera, world: WorldFrame, low: Vec3, high: Vec3,
     depth: Tensor | None = None,
 ) -> float:  # fmt: skip
-    """Lines of x and z on the floor with their numbers, between two corners of the physics frame.
+    """Lines of x and z on the floor with their numbers, from one corner ``(3,)`` to another.
 
-    The step, which is returned, is 1, 2 or 5 times a power of ten.
+    Both are of the physics frame. The step, which is returned, is 1, 2 or 5 times a power of ten.
     """
-    step = nice_step(float((high - low)[[0, 2]].amax()) / TICKS)
-    ends = [(math.floor(float(low[i]) / step), math.ceil(float(high[i]) / step)) for i in (0, 2)]
+    step, size = ruler_step(low, high), 2 if camera.width >= WIDE else 1
+    ends = [(round(float(low[i]) / step), round(float(high[i]) / step)) for i in (0, 2)]
     digits = max(0, -math.floor(math.log10(step) + 1e-9))
     for axis, other in ((0, 1), (1, 0)):
         for k in range(ends[axis][0], ends[axis][1] + 1):
@@ -111,8 +112,13 @@ def ruler(
             if far > 0:
                 name = "xz"[axis]
                 number = f"{k * step + 0.0:.{digits}f}"
-                write_text(picture, number, at.tolist(), color=WHITE, behind=AXES[name], size=1)
+                write_text(picture, number, at.tolist(), color=WHITE, behind=AXES[name], size=size)
     return step
+
+
+def ruler_step(low: Vec3, high: Vec3) -> float:
+    """Distance between the lines of a ruler from one corner ``(3,)`` to another."""
+    return nice_step(float((high - low)[[0, 2]].amax()) / TICKS)
 
 
 def _on_floor(world: WorldFrame, step: float, axis: int, along: float, across: float) -> Vec3:

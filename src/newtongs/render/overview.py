@@ -13,11 +13,13 @@ from ..scene.gaussians import GaussianScene
 from ..scene.placing import VISIBLE
 from ..scene.world_frame import WorldFrame
 from ..types import Vec3
-from .marks import axis_cross, ruler, write_text
+from .marks import axis_cross, ruler, ruler_step, write_text
 from .scenes import render
 
 SIZE = (640, 480)  # of the picture
 AZIMUTH, ELEVATION = 25.0, 24.0  # degrees
+MARGIN = 0.84  # of the picture that is filled at most: the ruler's numbers stand outside
+ROOM = 0.1  # of what is framed, left free around it
 TAIL = 0.02  # share of a thing's Gaussians at either end that does not count
 NEARER = 0.93  # of the nearest depth that is framed: what is nearer to the camera is left out
 
@@ -37,12 +39,14 @@ def overview(
     x = world.to_physics(scene.means.double())
     masks = [c.mask for c in clusters] or [scene.opacities >= VISIBLE]
     boxes = torch.stack([_box(x[mask if mask.any() else slice(None)]) for mask in masks])
-    low, high = boxes[:, 0].amin(0), boxes[:, 1].amax(0)
-    low, high = _with_floor(low, high)
-    seen = world.to_scene(corners(low, high))
+    low, high = _on_ruler(boxes[:, 0].amin(0), boxes[:, 1].amax(0))
+    floor = low.new_tensor([1.0, 0.0, 1.0])
+    seen = torch.cat([corners(low * floor, high * floor), corners(*boxes.unbind(1)).flatten(0, 1)])
+    seen = world.to_scene(seen)
     camera = fit_camera(
-        seen, world.up, width=size[0], height=size[1], azimuth=AZIMUTH, elevation=ELEVATION
-    )
+        seen, world.up, width=size[0], height=size[1], azimuth=AZIMUTH, elevation=ELEVATION,
+        margin=MARGIN,
+    )  # fmt: skip
     picture, depth = _drawn(scene, camera, seen)
     step = ruler(picture, camera, world, low, high, depth)
     axis_cross(picture, camera, world)
@@ -71,13 +75,11 @@ def _box(x: Vec3) -> Tensor:
     return torch.stack([some.quantile(TAIL, dim=0), some.quantile(1 - TAIL, dim=0)])
 
 
-def _with_floor(low: Vec3, high: Vec3) -> tuple[Vec3, Vec3]:
-    """Widened a little, and down to the floor."""
-    room = 0.15 * (high - low).amax()
-    wide = torch.tensor([1.0, 0.0, 1.0]).double()
-    low, high = low - room * wide, high + room * (wide + torch.tensor([0.0, 0.5, 0.0]))
-    low[1] = torch.minimum(low[1], torch.zeros_like(low[1]))
-    return low, torch.maximum(high, low)
+def _on_ruler(low: Vec3, high: Vec3) -> tuple[Vec3, Vec3]:
+    """Two corners widened a little, to lines of the ruler."""
+    room = ROOM * (high - low).amax()
+    step = ruler_step(low - room, high + room)
+    return ((low - room) / step).floor() * step, ((high + room) / step).ceil() * step
 
 
 def _drawn(scene: GaussianScene, camera: Camera, seen: Vec3) -> tuple[Tensor, Tensor]:
