@@ -14,12 +14,13 @@ import subprocess
 import sys
 import time
 from pathlib import Path
+from typing import Any
 
 os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent / "tests"))
 
 import torch
-from compositions import (
+from compositions import (  # type: ignore[import-not-found]
     ASSETS,
     HELD_BACK,
     OF_CAPTURES,
@@ -64,7 +65,7 @@ def made(name: str, assets: Path) -> Composed:
     return Composed(scene, size=size, up=up, floors=floors, alone=height is None, objects=())
 
 
-def row(name: str, assets: Path, sheets: Path | None) -> dict[str, object]:
+def row(name: str, assets: Path, sheets: Path | None) -> dict[str, Any]:
     """One line of the table."""
     truth = made(name, assets)
     scene = truth.scene.to("cpu").replace(ids=torch.full_like(truth.scene.ids, -1))
@@ -99,7 +100,7 @@ def object_right(truth: Composed, mask: torch.Tensor) -> bool | None:
 
 
 def ghosts(scene: GaussianScene, mask: torch.Tensor, floor: Floor) -> int:
-    """Gaussians above the floor that stay within the object: in voxels that it fills or encloses."""
+    """Gaussians above the floor that stay within voxels that the object fills or encloses."""
     from scipy import ndimage
 
     if not mask.any():
@@ -153,7 +154,7 @@ def draw(scene: GaussianScene, floor: Floor, clusters: list, path: Path) -> None
     write_png(path, picture)
 
 
-def in_own_process(name: str, args: argparse.Namespace) -> dict[str, object]:
+def in_own_process(name: str, args: argparse.Namespace) -> dict[str, Any]:
     """A line of the table, made by a fresh process."""
     words = [sys.executable, "-W", "ignore", __file__, "--one", name, "--assets", str(args.assets)]
     words += [] if args.sheets is None else ["--sheets", str(args.sheets)]
@@ -163,18 +164,30 @@ def in_own_process(name: str, args: argparse.Namespace) -> dict[str, object]:
     return dict(json.loads(done.stdout.splitlines()[-1]))
 
 
-def table(rows: list[dict[str, object]]) -> Table:
+def table(rows: list[dict[str, Any]]) -> Table:
     """For people."""
     shown = Table(title="right or wrong; ? where it says that it is not sure")
-    for heading in ("scene", "Gaussians", "up", "floor", "object", "ghosts", "hole", "floor found, s", "all, s", "GB"):
+    for heading in (
+        "scene",
+        "Gaussians",
+        "up",
+        "floor",
+        "object",
+        "ghosts",
+        "hole",
+        "floor found, s",
+        "all, s",
+        "GB",
+    ):
         shown.add_column(heading, justify="left" if heading == "scene" else "right")
     for r in rows:
         mark = {True: "right", False: "wrong", None: "-"}
         doubt = "" if r["sure"] else "?"
         hole_ = "-" if r["hole"] is None else f"{r['hole']:.0%}"
         shown.add_row(
-            str(r["scene"]), f"{r['gaussians']:,}", mark[r["up"]] + doubt, mark[r["floor"]] + f" ({r['kind']})",
-            mark[r["object"]], str(r["ghosts"]), hole_, f"{r['find']:.2f}", f"{r['seconds']:.2f}", f"{r['memory']:.2f}",
+            r["scene"], f"{r['gaussians']:,}", mark[r["up"]] + doubt,
+            f"{mark[r['floor']]} ({r['kind']})", mark[r["object"]], str(r["ghosts"]), hole_,
+            *(f"{r[word]:.2f}" for word in ("find", "seconds", "memory")),
         )  # fmt: skip
     return shown
 
@@ -189,7 +202,9 @@ def trials(count: int, names: list[str]) -> None:
         good = degrees < DEGREES and miss < MISS
         right, doubted = right + good, doubted + bool(floor.doubt and not good)
         if not good:
-            print(f"{names[i % len(names)]}, pose {1000 + i}: up {degrees:.1f} degrees, floor {miss:.3f}; {floor.doubt or 'SURE'}")
+            print(
+                f"{names[i % len(names)]}, pose {1000 + i}: up {degrees:.1f} degrees, floor {miss:.3f}; {floor.doubt or 'SURE'}"
+            )
     print(f"{count} trials: {right} right ({right / count:.1%}), {doubted} of the others say so")
 
 

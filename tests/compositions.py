@@ -23,7 +23,12 @@ from newtongs.templates import named_scene, template
 BESIDE = Path(__file__).resolve().parent.parent.parent / "shared" / "assets"
 ASSETS = Path(os.environ.get("NEWTONGS_CAPTURES", BESIDE))
 Y = (0.0, 1.0, 0.0)
-WOOD, GRASS, STONE, PLASTER = (0.55, 0.4, 0.25), (0.25, 0.5, 0.2), (0.6, 0.6, 0.58), (0.85, 0.8, 0.75)
+WOOD, GRASS, STONE, PLASTER = (
+    (0.55, 0.4, 0.25),
+    (0.25, 0.5, 0.2),
+    (0.6, 0.6, 0.58),
+    (0.85, 0.8, 0.75),
+)
 
 
 @dataclass(frozen=True, eq=False)
@@ -72,7 +77,9 @@ def sheet(corner, a, b, n, random, *, color, sigma=None, rough=0.0, round_=False
 
 def ground(half, n, random, *, color=WOOD, y=0.0, **more):
     """A square floor ``2 half`` wide."""
-    return sheet((-half, y, -half), (0, 0, 2 * half), (2 * half, 0, 0), n, random, color=color, **more)
+    return sheet(
+        (-half, y, -half), (0, 0, 2 * half), (2 * half, 0, 0), n, random, color=color, **more
+    )
 
 
 def box(low, high, n, random, *, color, open_below=True, **more):
@@ -131,9 +138,10 @@ def sky(radius, n, random):
 def room(half, height, n, random, *, sides=4, ceiling=True, furniture=()):
     """Floor, walls and a ceiling."""
     w = 2 * half
+    up = (0, height, 0)
     walls = [
-        ((-half, 0, -half), (w, 0, 0), (0, height, 0)), ((-half, 0, -half), (0, 0, w), (0, height, 0)),
-        ((half, 0, -half), (0, 0, w), (0, height, 0)), ((-half, 0, half), (w, 0, 0), (0, height, 0)),
+        ((-half, 0, -half), (w, 0, 0), up), ((-half, 0, -half), (0, 0, w), up),
+        ((half, 0, -half), (0, 0, w), up), ((-half, 0, half), (w, 0, 0), up),
     ][:sides]  # fmt: skip
     parts = [ground(half, n, random)]
     parts += [sheet(*wall, n // 2, random, color=PLASTER) for wall in walls]
@@ -153,10 +161,12 @@ def thing(name, at=(0.0, 0.0), *, height=0.9, y=0.0, turn=0.0, id_=0, dense=1):
         random = torch.Generator().manual_seed(dense)
         shaken = made.means + 0.004 * torch.randn(made.means.shape, generator=random)
         made = made.replace(means=shaken, log_scales=made.log_scales - 0.5 * math.log(dense))
-    q = rotations.from_axis_angle(torch.tensor([0.0, turn, 0.0]), torch.tensor(turn)) if turn else None
-    placed = moved(
-        made, turn=q, scale=height, shift=torch.tensor([at[0], y + 0.5 * height, at[1]])
+    q = (
+        rotations.from_axis_angle(torch.tensor([0.0, turn, 0.0]), torch.tensor(turn))
+        if turn
+        else None
     )
+    placed = moved(made, turn=q, scale=height, shift=torch.tensor([at[0], y + 0.5 * height, at[1]]))
     return placed.replace(ids=torch.full_like(placed.ids, id_))
 
 
@@ -286,7 +296,9 @@ def shelf_by_the_wall(r):
         box((-1.4, y, -2.4), (1.4, y + 0.05, -1.9), 900, r, color=WOOD, ids=3)
         for y in (0.0, 0.6, 1.2, 1.8)
     ]
-    sides = [box((x, 0, -2.4), (x + 0.05, 1.85, -1.9), 900, r, color=WOOD, ids=3) for x in (-1.4, 1.35)]
+    sides = [
+        box((x, 0, -2.4), (x + 0.05, 1.85, -1.9), 900, r, color=WOOD, ids=3) for x in (-1.4, 1.35)
+    ]
     place = room(2.4, 2.5, 4000, r, sides=2)
     return Composed(
         join(*shelves, *sides, thing("yellow_cone", (0.4, 0.6), dense=3), place),
@@ -297,10 +309,14 @@ def shelf_by_the_wall(r):
 def stool_in_fog(r):
     c = {"color": (0.3, 0.3, 0.35), "ids": 0, "open_below": False}
     legs = [
-        box((x, 0, z), (x + 0.06, 0.7, z + 0.06), 300, r, **c) for x in (-0.3, 0.24) for z in (-0.3, 0.24)
+        box((x, 0, z), (x + 0.06, 0.7, z + 0.06), 300, r, **c)
+        for x in (-0.3, 0.24)
+        for z in (-0.3, 0.24)
     ]
     seat = box((-0.32, 0.7, -0.32), (0.32, 0.76, 0.32), 2500, r, **c)
-    return Composed(join(*legs, seat, ground(2.5, 2500, r, rough=0.006), fog(900, 1.5, r)), size=0.76)
+    return Composed(
+        join(*legs, seat, ground(2.5, 2500, r, rough=0.006), fog(900, 1.5, r)), size=0.76
+    )
 
 
 def two_plinths(r):
@@ -319,7 +335,9 @@ def two_plinths(r):
 def in_an_open_box(r):
     """Four low walls around a floor of their own: a sandpit, a bathtub."""
     walls = room(1.6, 0.5, 4000, r, ceiling=False)
-    return Composed(join(thing("red_toy_car", dense=4, height=0.7), walls, specks(200, 2.0, r)), size=0.7)
+    return Composed(
+        join(thing("red_toy_car", dense=4, height=0.7), walls, specks(200, 2.0, r)), size=0.7
+    )
 
 
 def cluttered_table(r):
@@ -409,9 +427,7 @@ def robot_thinned(r):
     scene = load(ASSETS / "playbot.sog")
     some = torch.randperm(len(scene), generator=r)[:10_000]
     scene = scene[some].replace(sh=scene.sh[some, :1])
-    return Composed(
-        scene, size=0.7, up=torch.tensor([0.0, -1.0, 0.0]), floors=(0.019,), objects=()
-    )
+    return Composed(scene, size=0.7, up=torch.tensor([0.0, -1.0, 0.0]), floors=(0.019,), objects=())
 
 
 def unicorn_upside_down_in_a_file(r):

@@ -64,7 +64,7 @@ def line_in_space(
     picture: Tensor, camera: Camera, a: Vec3, b: Vec3, color: Color, *,
     depth: Tensor | None = None, strength: float = 0.6,
 ) -> None:  # fmt: skip
-    """A line between two points ``(3,)`` of the scene, where nothing of ``depth (H, W)`` hides it."""
+    """A line between two points ``(3,)`` of the scene, where no ``depth (H, W)`` hides it."""
     t = torch.linspace(0, 1, 1500, dtype=torch.float64)[:, None]
     pixels, far = camera.project(a + t * (b - a))
     seen = far > 0

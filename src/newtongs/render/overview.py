@@ -51,7 +51,9 @@ def overview(
     step = ruler(picture, camera, world, low, high, depth)
     axis_cross(picture, camera, world)
     for cluster, box in zip(clusters, boxes, strict=False):
-        above = torch.tensor([0.5 * (box[0, 0] + box[1, 0]), box[1, 1], 0.5 * (box[0, 2] + box[1, 2])])
+        above = torch.tensor(
+            [0.5 * (box[0, 0] + box[1, 0]), box[1, 1], 0.5 * (box[0, 2] + box[1, 2])]
+        )
         at, _ = camera.project(world.to_scene(above.double()))
         write_text(picture, str(cluster.id), (float(at[0]), float(at[1]) - 8))
     return picture, step

@@ -2,8 +2,8 @@
 
 A floor is a surface, thin or rough, densest in its middle. Little lies below it. It carries what is
 above: things rest on it, over it and away from walls. And it is open: somewhere beside the things
-there is floor with nothing above. The back of a chair, the top of a plinth, the base of a box, walls
-and ceilings each lack one of these. The parts are multiplied, so that one that is missing decides.
+there is floor with nothing above. The back of a chair, the top of a plinth, the base of a box,
+walls and ceilings each lack one of these. The parts are multiplied: one that is missing decides.
 
 All lengths are measured in the scene's reach, all areas by what the Gaussians cover.
 """
@@ -142,9 +142,7 @@ def judge(s: Sample, layers: Sequence[Layer], index: int, found: Things) -> floa
 def _surface(s: Sample, layer: Layer) -> float:
     """Whether enough lies on it, in one layer, and more than beside it. A sharp one needs less."""
     h = layer.heights(s).abs()
-    on, beside, core, most = (
-        float(s.w[h <= k * layer.top].sum()) for k in (1.0, 3.0, 1 / 6, 0.5)
-    )
+    on, beside, core, most = (float(s.w[h <= k * layer.top].sum()) for k in (1.0, 3.0, 1 / 6, 0.5))
     blur = layer.top / (3 * WIDTHS[0] * s.reach)
     needed = blur * max(LEAST_SHARE, SLICE * (beside - on)) + LEAST_SHARE_SHARP
     return min(1.0, on / (2 * needed)) * min(1.0, core / max(CORE * most, 1e-12))

@@ -163,7 +163,7 @@ def _layers(s: Sample, up: Vec3 | None, random: torch.Generator) -> list[Layer]:
 
 def _floor(s: Sample, layer: Layer, score: float) -> Floor:
     """A layer as a floor."""
-    count = float(s.count[layer.on(s)].sum())
+    count = float(s.many[layer.on(s)].sum())
     words = f"floor found: up {_words(layer.n)}, {count:.0%} of the opaque Gaussians lie on it"
     return Floor(layer.n, layer.d, count, "found", layer.top, words, score)
 

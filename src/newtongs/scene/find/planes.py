@@ -36,6 +36,7 @@ class Planes(NamedTuple):
     """Width ``(K,)`` of what was taken to lie on them, in scene units."""
 
     def pick(self, index: Tensor) -> "Planes":
+        """Some of them, by number or mask."""
         return Planes(self.n[index], self.d[index], self.tol[index])
 
 
@@ -99,7 +100,9 @@ def _scores(s: Sample, planes: Planes, fixed: bool) -> tuple[Tensor, Planes]:
 
     In pieces that fit a processor's cache.
     """
-    pieces = [_scores_of_few(s, planes.pick(i), fixed) for i in torch.arange(len(planes.d)).split(128)]
+    pieces = [
+        _scores_of_few(s, planes.pick(i), fixed) for i in torch.arange(len(planes.d)).split(128)
+    ]
     score = torch.cat([score for score, _ in pieces], -1)
     turned = torch.cat([turned for _, turned in pieces])
     return score, Planes(planes.n * turned[:, None], planes.d * turned, planes.tol)
@@ -151,7 +154,8 @@ def _refined(s: Sample, planes: Planes, score: Tensor, up: Vec3 | None) -> Plane
 
 def _distinct(s: Sample, planes: Planes, most: int, apart: float = 1.0) -> Tensor:
     """Indices of the first ``most`` planes that do not lie where an earlier one does."""
-    d, kept = planes.d - planes.n @ s.middle, []
+    kept: list[int] = []
+    d = planes.d - planes.n @ s.middle
     left = torch.ones_like(d, dtype=torch.bool)
     near = 2 * apart * planes.tol.clamp_min(WIDTHS[0] * s.reach)
     while left.any() and len(kept) < most:

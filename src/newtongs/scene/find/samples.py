@@ -31,7 +31,7 @@ class Sample(NamedTuple):
     """Means ``(n, 3)``, float64."""
     w: Tensor
     """Weights ``(n,)``, of sum one: covered area, less the farther from the middle."""
-    count: Tensor
+    many: Tensor
     """Part of the opaque Gaussians that each stands for ``(n,)``, of sum one."""
     normals: Vec3
     """Shortest axes ``(n, 3)``."""
@@ -45,8 +45,8 @@ class Sample(NamedTuple):
     def first(self, k: int) -> "Sample":
         """Only ``k`` of them; their order is random."""
         w = self.w[:k] / self.w[:k].sum()
-        rest = (each[:k] for each in (self.count, self.normals, self.flat))
-        return Sample(self.x[:k], w, *rest, self.middle, self.reach)
+        many, normals, flat = (each[:k] for each in (self.many, self.normals, self.flat))
+        return Sample(self.x[:k], w, many, normals, flat, self.middle, self.reach)
 
 
 def sample(scene: GaussianScene, random: torch.Generator) -> Sample:
