@@ -202,9 +202,8 @@ def trials(count: int, names: list[str]) -> None:
         good = degrees < DEGREES and miss < MISS
         right, doubted = right + good, doubted + bool(floor.doubt and not good)
         if not good:
-            print(
-                f"{names[i % len(names)]}, pose {1000 + i}: up {degrees:.1f} degrees, floor {miss:.3f}; {floor.doubt or 'SURE'}"
-            )
+            where = f"{names[i % len(names)]}, pose {1000 + i}"
+            print(f"{where}: up {degrees:.1f} degrees, floor {miss:.3f}; {floor.doubt or 'SURE'}")
     print(f"{count} trials: {right} right ({right / count:.1%}), {doubted} of the others say so")
 
 

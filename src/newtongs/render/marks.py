@@ -15,7 +15,7 @@ WHITE, BLACK, GREY = (1.0, 1.0, 1.0), (0.0, 0.0, 0.0), (0.35, 0.35, 0.4)
 AXES: dict[str, Color] = {"x": (0.85, 0.1, 0.1), "y": (0.1, 0.6, 0.1), "z": (0.15, 0.3, 0.95)}
 WIDE = 480  # pixels of a picture from which its numbers are larger
 TICKS = 6  # lines of the ruler across what is framed, about
-HIDDEN = 1.03  # depth over that of the picture, from which a line is behind something
+HIDDEN = 1.08  # depth over that of the picture, from which a line is behind something
 # Five rows of three dots each, in octal digits from the top.
 GLYPHS = {
     "0": "75557", "1": "26227", "2": "71747", "3": "71717", "4": "55711", "5": "74717",
