@@ -58,3 +58,20 @@ def test_alternatives_stand_side_by_side():
     made = composed("chair_alone")
     floors = find_floors(made.scene)[:3]
     assert alternatives(made.scene, floors, size=200).shape == (200, 200 * len(floors), 3)
+
+
+def test_inspect_tells_its_doubt_draws_the_alternatives_and_takes_a_floor(tmp_path, capsys):
+    from newtongs.cli import main
+    from newtongs.scene import save
+
+    save(composed("chair_alone").scene, tmp_path / "chair.ply")
+    words = ["inspect", str(tmp_path / "chair.ply"), "--plain"]
+    main([*words, "--thumbnail", str(tmp_path / "t.png")])
+    told = capsys.readouterr().out
+    assert "not sure; give --up" in told
+    assert (tmp_path / "t.png").exists()
+    assert (tmp_path / "t_or.png").exists()
+    main([*words, "--up", "0", "1", "0", "--floor", "0.45"])
+    told = capsys.readouterr().out
+    assert "at 0.45 along up" in told
+    assert "doubt" not in told
