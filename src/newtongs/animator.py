@@ -185,7 +185,8 @@ def _about(
         version=__version__, source=stage.source, ghosts_removed=stage.ghosts,
         objects=tuple(about_objects(stage, pushes, bodies)),
         up=tuple(stage.world.up.tolist()), floor=stage.world.floor, floor_is=stage.floor_is,
-        floor_found=stage.floor.description, lower_floor=around.lower, scale=stage.world.scale,
+        floor_found=stage.floor.description, floor_doubt=stage.floor.doubt,
+        lower_floor=around.lower, scale=stage.world.scale,
         dynamics=physics.name, scale_is=physics.scale, contact=physics.contact, seed=physics.seed,
         solid_boxes=0 if around.solid is None else len(around.solid.boxes),
     )  # fmt: skip

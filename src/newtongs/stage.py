@@ -118,10 +118,15 @@ def floor_of(
     place: Opened, up: Sequence[float] | None = None, height: float | None = None
 ) -> Floor:
     """Up and floor as given, as known of our own scenes, or else as found."""
+    if height is not None and not math.isfinite(height):
+        raise InputError(f"floor: expected a height in scene units, got {height}")
     known = place.ours and up is None
     found = find_floor(place.scene, up=UP if known else up)
     height = 0.0 if known and height is None else height
-    return found if height is None else changed(found, height=height)
+    if height is None:
+        return found
+    doubt = found.doubt if up is None and not known and "--up" in found.doubt else ""
+    return changed(found, height=height, score=1.0, doubt=doubt)
 
 
 def pick(
@@ -141,8 +146,6 @@ def pick(
     ``whole`` adds to each object what its selection missed, cuts it at what it stands on, and mends
     the hole it leaves there; all this is to be seen from frame 1 on.
     """
-    if height is not None and not math.isfinite(height):
-        raise InputError(f"floor: expected a height in scene units, got {height}")
     place = opened(scene, axes, level)
     given, source, ours = place
     given = given.to("cpu").replace(means=given.means.float().cpu())

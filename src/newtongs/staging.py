@@ -59,6 +59,8 @@ def move_stage(
             "(ground=WorldFrame.of_floor(up, height)), or name one of our own scenes"
         )
     how = "found" if ground is None else "known"
+    doubt = floor.doubt.split("; give")[0] if ground is None else ""
+    floor = changed(floor, doubt=doubt and f"background: {doubt}; give --ground UX UY UZ HEIGHT")
     ground = ground or WorldFrame.of_floor(floor.up, floor.height)
     main = main_object(background, floor)
     reference = None if main is None else lifted_scale(background[main.mask])
@@ -161,7 +163,8 @@ def settle(
     return changed(stage, world=world, floor_is=how, endless=endless)
 
 
-def scene_unit(scene: GaussianScene, floor: Floor) -> float:
-    """Physics units in a unit of a scene, as :func:`settle` has them where no object is odd."""
+def frame_of(scene: GaussianScene, floor: Floor) -> WorldFrame:
+    """The physics frame of a scene as :func:`settle` has it, where no object is odd."""
     main = main_object(scene, floor)
-    return 1.0 if main is None else SIZE / lifted_scale(scene[main.mask])
+    scale = 1.0 if main is None else SIZE / lifted_scale(scene[main.mask])
+    return WorldFrame.of_floor(floor.up, floor.height, scale=scale)

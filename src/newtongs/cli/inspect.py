@@ -17,10 +17,12 @@ if TYPE_CHECKING:
     from rich.table import Table
     from rich.text import Text
 
+    from ..scene import Cluster, Floor, GaussianScene
     from ..stage import Opened
 
 THUMBNAIL = 44  # characters across in a terminal
 CLUSTERS_SHOWN = 10
+DRAWN = 4  # alternatives side by side
 KINDS = (".json", ".safetensors")  # files that hold no scene
 
 
@@ -29,8 +31,8 @@ KINDS = (".json", ".safetensors")  # files that hold no scene
 class Inspect:
     """Show what is in a splat file, a data set, a checkpoint or an animation's json.
 
-    For a scene: counts, bounds, colour degree, up and floor as found, the object-like clusters with
-    the words to pass to `newtongs animate --select`, and a small picture.
+    For a scene: counts, bounds, colour degree, up and floor as found and what else they might be,
+    the object-like clusters with the words to pass to `newtongs animate --select`, and a picture.
     """
 
     resumes: ClassVar[bool] = False
@@ -38,6 +40,8 @@ class Inspect:
     """The file or folder, or the name of one of our own scenes (sunny_park, ...)."""
     up: tuple[float, ...] | None = None
     """Up direction of the scene x y z. Default: estimated."""
+    floor: float | None = None
+    """Height of the floor along up, in scene units, as for animate. Default: estimated."""
     axes: str | None = None
     """Where +x, +y, +z of the file point, if not where its format says: RDF (right, down, front)
     for an .spz that holds a .ply's axes, RUB, LUF, RBU, ..."""
@@ -45,7 +49,9 @@ class Inspect:
     """Level of detail of a lod-meta.json; 0 is the finest. Default: the finest of up to 4 million
     Gaussians."""
     thumbnail: Path | None = None
-    """Also write the picture to this .png."""
+    """Also write the picture to this .png: each object with its number, the axes, and a ruler on
+    the floor in the units of --goal "land at X Z". Where up or floor are in doubt, NAME_or.png
+    shows the alternatives side by side."""
     plain: bool = False
     """No picture in the terminal."""
 
@@ -73,9 +79,7 @@ class Inspect:
         import torch
         from rich.console import Console
 
-        from ..render import render, write_png
-        from ..scene.find.clusters import cluster
-        from ..scene.framing import fit_camera
+        from ..scene.find.clusters import MOST, cluster
         from ..scene.placing import VISIBLE
         from ..stage import floor_of
 
@@ -91,23 +95,43 @@ class Inspect:
         marked = [i for i in scene.object_ids if i >= 0]
         if marked:
             print(f"marked objects: {marked}; use --select id:{marked[0]}")
-        floor = floor_of(place, self.up)
-        print(f"floor: {floor.description}")
+        floor = floor_of(place, self.up, self.floor)
+        tell_floor(floor)
         clusters = cluster(scene, floor)
         if clusters:
             console.print(cluster_table(clusters))
         if len(clusters) > CLUSTERS_SHOWN:
-            print(f"and {len(clusters) - CLUSTERS_SHOWN} more, less like objects")
-        solid = scene.means[scene.opacities >= VISIBLE]
-        points = (solid if len(solid) else scene.means).double()
-        ends = points.quantile(0.02, dim=0), points.quantile(0.98, dim=0)
-        camera = fit_camera(torch.stack(ends), floor.up.double(), width=256, height=256, azimuth=25)
-        picture = render(scene, camera).color
+            least = "at least " if len(clusters) >= MOST else ""
+            print(f"and {least}{len(clusters) - CLUSTERS_SHOWN} more, less like objects")
+        self.draw(scene, floor, clusters[:CLUSTERS_SHOWN])
+
+    def draw(self, scene: "GaussianScene", floor: "Floor", clusters: "list[Cluster]") -> None:
+        """One picture with everything in it; with a doubt, one of the alternatives too."""
+        from rich.console import Console
+
+        from ..render import write_png
+        from ..render.overview import alternatives, overview
+        from ..staging import frame_of
+
+        console = Console()
+        if (self.plain or not console.is_terminal) and self.thumbnail is None:
+            return
+        world = frame_of(scene, floor)
+        picture, step = overview(scene, world, clusters)
         if not self.plain and console.is_terminal:
             console.print(in_blocks(picture))
-        if self.thumbnail is not None:
-            write_png(self.thumbnail, picture)
-            print(f"picture written to {self.thumbnail}")
+        if self.thumbnail is None:
+            return
+        write_png(self.thumbnail, picture)
+        print(f"picture written to {self.thumbnail}: red numbers are x, blue ones z")
+        print(
+            f"ruler: a line every {step:g} physics units, as in --goal; a scene unit is "
+            f"{world.scale:.3g} of them if cluster:0 moves"
+        )
+        if floor.doubt:
+            path = self.thumbnail.with_stem(self.thumbnail.stem + "_or")
+            write_png(path, alternatives(scene, (floor, *floor.alternatives)[:DRAWN]))
+            print(f"alternatives written to {path}")
 
     def tell_axes(self) -> None:
         """That the file was turned, and how to have it otherwise."""
@@ -122,6 +146,13 @@ class Inspect:
                 else f"as its format says; --axes {OURS} if it stands on its head"
             )
             print(f"axes: {stored.upper()} in the file, turned to {OURS}; {why}")
+
+
+def tell_floor(floor: "Floor") -> None:
+    """Up and floor, and what else they might be."""
+    print(f"floor: {floor.description}; at {floor.height:.4g} along up, score {floor.score:.2f}")
+    if floor.doubt:
+        print(f"doubt: {floor.doubt}")
 
 
 def kind_of(path: Path) -> Callable[[Path], None] | None:

@@ -66,6 +66,8 @@ def tell(animation: "Animation") -> None:
         f"floor {about.floor_is}: {animation.world.floor + 0.0:.4g} along up {up}; "
         f"a scene unit is {animation.world.scale:.3g} physics units; dynamics {about.dynamics}"
     )
+    if about.floor_doubt:
+        print(f"doubt: {about.floor_doubt}; newtongs inspect draws both")
     if about.solid_boxes:
         print(f"the scene is solid: {about.solid_boxes:,} boxes")
     for one, miss in zip(pushed, about.goal_missed_by, strict=False):

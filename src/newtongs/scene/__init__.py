@@ -3,7 +3,7 @@
 from .animation import Animation
 from .cameras import Camera, orbit
 from .find.clusters import Cluster, cluster, label
-from .find.floor import Floor, find_floor
+from .find.floor import Floor, find_floor, find_floors
 from .find.grouping import (
     assign,
     group_by_masks,
@@ -37,6 +37,7 @@ __all__ = [
     "assign",
     "cluster",
     "find_floor",
+    "find_floors",
     "group_by_masks",
     "join",
     "label",

@@ -84,6 +84,8 @@ class About:
     """Whether it was found, given, known or assumed."""
     floor_found: str = ""
     """What was found in the scene, in words."""
+    floor_doubt: str = ""
+    """What else it might be, and what to give then; empty where it is clear."""
     lower_floor: float | None = None
     """Height of a floor assumed below the solid scene, in physics units."""
     scale: float = 1.0

@@ -231,7 +231,7 @@ def _scores(
     resting = 0.3 + 0.7 * torch.exp(-bottom / (top - bottom).clamp_min(1e-12))
     narrow = (1 - size.amax(-1) / (5 * around.spread)).clamp_min(0.05)
     upright = ((top - bottom) / (UPRIGHT * size.amax(-1)).clamp_min(1e-12)).clamp(0.1, 1)
-    return near * massive * resting * narrow * upright
+    return near * massive * resting * narrow * upright**2
 
 
 def _with_foot(

@@ -15,6 +15,7 @@ the object has moved, and what is to be seen then.
 
 from typing import Any, NamedTuple, TypeAlias
 
+import numpy as np
 import numpy.typing as npt
 import torch
 from torch import Tensor

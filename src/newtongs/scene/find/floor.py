@@ -1,19 +1,16 @@
 """Which way is up in a captured scene, and where its floor lies.
 
-Planes are guessed from single flat Gaussians, from triples of Gaussians and along the axes that
-file formats use, and judged all at once (RANSAC). A floor is a plane on which much of the scene
-lies, wide, with nearly everything else on one side, made of Gaussians that lie flat in it. So is
-the base of a box that was captured without its surroundings. What tells the two apart is open
-floor: somewhere beside the things that stand on it there must be floor with nothing above.
-
-A capture without a floor gets a virtual one under its lowest point. Its up is the convention's,
-``(0, -1, 0)``, unless a flat base speaks for another.
+Several planes may be the floor. Each is judged (:mod:`.evidence`) and the best is taken; if none is
+good, the scene has no floor, and a virtual one lies under its lowest point. Its up is one of the
+axes that file formats use: the one by which the thing would stand, the convention of captures,
+``(0, -1, 0)``, where that leaves a choice. Where the second best comes near to the best, the floor
+says so, and names what to give to have the other.
 """
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
-from typing import Literal, NamedTuple
+from dataclasses import dataclass, replace
+from typing import Literal
 
 import torch
 from torch import Tensor
@@ -22,25 +19,29 @@ from ...errors import InputError
 from ...threads import one_thread
 from ...types import Vec3
 from ..gaussians import GaussianScene
-from .samples import FEWER, Sample, quantile, sample
+from .evidence import Layer, judge, open_part, plane_axes, separate, stands, things
+from .planes import Planes, bonus, candidates, polished
+from .samples import Sample, quantile, sample
 from .voxels import Voxels
 
-FEWEST = 3_000  # Gaussians looked at to judge the many guesses
-TRIPLES, DISCS, HEIGHTS = 700, 500, 64  # guesses of each kind; heights for each known direction
-FINALISTS = 16  # guesses that are refined
-# Up in captures (COLMAP's axes), in glTF and LGM, in nerfstudio and Blender.
-CONVENTIONS = ((0.0, -1.0, 0.0), (0.0, 1.0, 0.0), (0.0, 0.0, 1.0))
-PREFERENCE = 0.15  # how much the first convention adds to a score; the others a little less
-NEAR_CONVENTION = math.cos(math.radians(15))
-TOLERANCE = 0.02  # thickness of a floor over the scene's reach, when guessing
-LEAST_SHARE, LEAST_SHARE_SHARP = 0.04, 0.01  # of the weight: less is no floor
-GRID = 24  # cells along each side of the floor, to look for open floor
-LOADED = 0.25  # weight standing on a cell over the floor's own, from which it is not free
-OPEN_RIM = 0.35  # free share of the floor's rim from which it is a floor
-OPEN_SHARE, STANDING = 0.25, 0.03  # free share of it all; weight of things away from the rim
-SLICE = 2.0  # a slice through a body has less weight than so many times the layers beside it
+__all__ = ["Floor", "find_floor", "find_floors", "plane_axes", "unit_vector"]
+
+# How likely an axis is to be up in a file of which nothing else is known. Captures have COLMAP's
+# axes, glTF and LGM +y up, nerfstudio and Blender +z.
+PRIORS = {
+    (0.0, -1.0, 0.0): 1.0, (0.0, 1.0, 0.0): 0.8, (0.0, 0.0, 1.0): 0.5, (0.0, 0.0, -1.0): 0.3,
+    (1.0, 0.0, 0.0): 0.2, (-1.0, 0.0, 0.0): 0.2,
+}  # fmt: skip
+FOUND = 0.2  # score from which a plane is taken for a floor
+VIRTUAL = 0.2  # score of no floor at all, with the usual up and a thing that surely stands
+UNSTEADY = 0.25  # of that, for one that would fall
+NEARLY = 0.6  # of the best score: another as good as that makes us doubt
+FAINT = 0.08  # a best score below that is no better than a guess
+WORTH_TELLING = 0.02  # scores of further floors, below which they are not listed
+TURNED = 10.0  # degrees between two ups that differ
 FLOATERS = 0.01  # weight of what hangs together, below which it floats
 LOWEST = 0.001  # quantile of heights that a virtual floor lies under
+SIGMAS = 3  # of a floor's heights within which its Gaussians lie
 
 
 @dataclass(frozen=True, eq=False)
@@ -59,43 +60,48 @@ class Floor:
     """How far its Gaussians stray from the plane to either side, in scene units; 0 if virtual."""
     description: str
     """One line for people."""
+    score: float = 1.0
+    """How much like a floor it is, 0 to 1; virtual ones reach 0.2; one if it was given."""
+    alternatives: tuple["Floor", ...] = ()
+    """Other answers, the best first."""
+    doubt: str = ""
+    """One line on what else it might be and what to give then; empty where it is clear."""
 
     def heights(self, points: Vec3) -> Tensor:
         """Heights ``(...)`` of points ``(..., 3)`` above the floor."""
         return points @ self.up.to(points) - self.height
 
 
-class _Planes(NamedTuple):
-    """``K`` planes ``n . x = d``."""
-
-    n: Vec3
-    """Unit normals ``(K, 3)``."""
-    d: Tensor
-    """``(K,)``."""
-
-    def pick(self, index: Tensor) -> "_Planes":
-        return _Planes(self.n[index], self.d[index])
-
-
-@one_thread()
 def find_floor(
     scene: GaussianScene, *, up: Sequence[float] | Tensor | None = None, seed: int = 0
 ) -> Floor:
-    """The floor of a scene, or a virtual one under it.
+    """The floor of a scene, or a virtual one under it, with its ``alternatives`` and ``doubt``.
 
     Args:
         scene: the Gaussians.
         up: the direction away from the floor where it is known; then only the height is sought.
-        seed: of the guesses.
+        seed: of the guesses, on which the answer hardly depends.
+    """
+    best, *others = find_floors(scene, up=up, seed=seed)
+    return replace(best, alternatives=tuple(others), doubt=_doubt(best, others))
+
+
+@one_thread()
+def find_floors(
+    scene: GaussianScene, *, up: Sequence[float] | Tensor | None = None, seed: int = 0
+) -> list[Floor]:
+    """All that may be the floor, the best first; at least one, which may be virtual.
+
+    The arguments are those of :func:`find_floor`.
     """
     fixed = None if up is None else unit_vector(up)
     random = torch.Generator().manual_seed(seed)
     s = sample(scene, random)
-    planes = _refined(s, _guesses(s, fixed, random), fixed)
-    for n, d in zip(planes.n, planes.d, strict=True):
-        if floor := _open_floor(s, *_polished(s, n, d, fixed)):
-            return floor
-    return _virtual(s, fixed)
+    planes = _layers(s, None, random)
+    found = _judged(s, planes, fixed, random) + _virtual(s, fixed)
+    found.sort(key=lambda floor: (_faint(floor), -floor.score))
+    others = [f for f in found[1:] if f.score >= WORTH_TELLING and _differs(f, found[0], s.reach)]
+    return [found[0], *others]
 
 
 def unit_vector(up: Sequence[float] | Tensor) -> Vec3:
@@ -110,223 +116,80 @@ def unit_vector(up: Sequence[float] | Tensor) -> Vec3:
     return x / length
 
 
-# --- guessing and judging planes --------------------------------------------------------------
+# --- floors that are there --------------------------------------------------------------------
 
 
-def _guesses(s: Sample, up: Vec3 | None, random: torch.Generator) -> _Planes:
-    """Planes ``(K,)`` worth a look."""
+def _judged(
+    s: Sample, planes: list[Layer], up: Vec3 | None, random: torch.Generator
+) -> list[Floor]:
+    """Planes of the scene with their scores. With ``up`` the others are walls at most."""
+    layers, count = planes, len(planes)
     if up is not None:
-        return _through(s, up.expand(8 * HEIGHTS, 3), s.w, random)
-    corners = s.x[_draw(s.w, 3 * TRIPLES, random)].view(TRIPLES, 3, 3)
-    n = torch.linalg.cross(corners[:, 1] - corners[:, 0], corners[:, 2] - corners[:, 0])
-    length = torch.linalg.vector_norm(n, dim=-1)
-    proper = length > 1e-6 * s.reach**2
-    n, at = (n / length.clamp_min(1e-300)[:, None])[proper], corners[proper, 0]
-    discs = _draw(s.w * s.flat + 1e-12, DISCS, random)
-    known = torch.tensor(CONVENTIONS, dtype=torch.float64).repeat_interleave(HEIGHTS, 0)
-    along = _through(s, known, s.w, random)
-    n, at = torch.cat([n, s.normals[discs]]), torch.cat([at, s.x[discs]])
-    return _Planes(torch.cat([n, along.n]), torch.cat([(n * at).sum(-1), along.d]))
+        level = _layers(s, up, random)
+        layers = separate(s, [*level, *planes], first=len(level))
+        layers.sort(key=lambda layer: not _aligned(layer, up))
+        count = sum(_aligned(layer, up) for layer in layers)
+    if not count:
+        return []
+    rest = things(s, layers)
+    floors = []
+    for i, layer in enumerate(layers[:count]):
+        score = judge(s, layers, i, rest) * float(bonus(layer.n[None]))
+        if score >= WORTH_TELLING:
+            floors.append(_floor(s, _settled(s, layer, up), min(score, 1.0)))
+    return floors
 
 
-def _through(s: Sample, n: Vec3, w: Tensor, random: torch.Generator) -> _Planes:
-    """Planes of given normals ``(K, 3)``, each through a Gaussian drawn with weights ``w``."""
-    return _Planes(n, (n * s.x[_draw(w, len(n), random)]).sum(-1))
+def _settled(s: Sample, layer: Layer, up: Vec3 | None) -> Layer:
+    """A layer fitted once more, to where nothing stands on it."""
+    seen = open_part(s, layer)
+    part = s._replace(x=s.x[seen], w=s.w[seen] / s.w[seen].sum())
+    sigma = torch.tensor([layer.top / SIGMAS], dtype=torch.float64)
+    plane = Planes(layer.n[None], torch.tensor([layer.d], dtype=torch.float64), sigma)
+    n, d, thin = polished(part, plane, up)
+    return Layer(n, d, SIGMAS * thin)
 
 
-def _draw(w: Tensor, k: int, random: torch.Generator) -> Tensor:
-    """``k`` indices drawn with replacement."""
-    return torch.multinomial(w, k, replacement=True, generator=random)
+def _aligned(layer: Layer, up: Vec3) -> bool:
+    return bool(layer.n @ up > 1 - 1e-9)
 
 
-def _score(s: Sample, planes: _Planes, fixed: bool) -> tuple[Tensor, _Planes]:
-    """How much like a floor each plane is, and the planes with normals turned up."""
-    tol = TOLERANCE * s.reach
-    x, w, n = s.x.float(), s.w.float(), planes.n.float()
-    h = x @ n.T - planes.d.float()
-    on = w[:, None] * torch.exp(-((h / tol) ** 2))
-    above = w @ (h > 3 * tol).float()
-    below = w @ (h < -3 * tol).float()
-    if not fixed:
-        turned = torch.where(below > above, -1.0, 1.0).double()
-        planes = _Planes(planes.n * turned[:, None], planes.d * turned)
-        above, below = torch.maximum(above, below), torch.minimum(above, below)
-    lying = 1 - s.flat.float()[:, None] * (1 - (s.normals.float() @ n.T) ** 2)
-    one_sided = (1 - 2 * below / (above + below).clamp_min(1e-9)).clamp_min(0)
-    return (on * lying).sum(0) * one_sided * _width(x, w, on) * _bonus(planes.n), planes
+def _layers(s: Sample, up: Vec3 | None, random: torch.Generator) -> list[Layer]:
+    """Surfaces that differ, fitted to their thin cores."""
+    planes = candidates(s, up, random)
+    each = (polished(s, planes.pick(torch.tensor([i])), up) for i in range(len(planes.d)))
+    return separate(s, [Layer(n, d, SIGMAS * sigma) for n, d, sigma in each])
 
 
-def _width(x: Vec3, w: Tensor, on: Tensor) -> Tensor:
-    """Spread of what lies on each plane over that of the whole, at most one ``(K,)``."""
-    x = x - w @ x
-    square = (x**2).sum(-1)
-    total = on.sum(0).clamp_min(1e-12)
-    spread = (square @ on) / total - ((x.T @ on / total) ** 2).sum(0)
-    return (spread / (w @ square).clamp_min(1e-30)).clamp(0, 1).sqrt()
-
-
-def _bonus(n: Vec3) -> Tensor:
-    """A little more for the directions that are up in most files ``(K,)``."""
-    c = n @ torch.tensor(CONVENTIONS, dtype=torch.float64).T
-    close = torch.exp((c - 1) / (1 - NEAR_CONVENTION))
-    worth = PREFERENCE * torch.tensor([1.0, 0.8, 0.7], dtype=torch.float64)
-    return (1 + (worth * close).amax(-1)).float()
-
-
-def _refined(s: Sample, guesses: _Planes, up: Vec3 | None) -> _Planes:
-    """The best guesses fitted to what lies on them, the best first."""
-    score, turned = _score(s.first(FEWEST), guesses, up is not None)
-    planes = turned.pick(score.topk(min(FINALISTS, len(score))).indices)
-    for width in (3.0, 2.0, 1.4, 1.0):
-        planes = _fitted(s.first(FEWER), planes, width * TOLERANCE * s.reach, up)
-    score, planes = _score(s, planes, up is not None)
-    order = score.argsort(descending=True)
-    return _distinct(s, planes.pick(order[score[order] > 0]))
-
-
-def _distinct(s: Sample, planes: _Planes) -> _Planes:
-    """The planes without those that lie where a better one does."""
-    d = planes.d - planes.n @ s.middle
-    same = (planes.n @ planes.n.T > math.cos(math.radians(4))) & (
-        (d[:, None] - d).abs() < 2 * TOLERANCE * s.reach
-    )
-    return planes.pick((~same.tril(-1).any(-1)).nonzero().squeeze(-1))
-
-
-def _fitted(s: Sample, planes: _Planes, tol: float | Tensor, up: Vec3 | None) -> _Planes:
-    """Each plane moved to the weighted least-squares fit of what is within ``tol`` of it."""
-    h = s.x @ planes.n.T - planes.d
-    on = s.w[:, None] * torch.exp(-((h / tol) ** 2))
-    on = on / on.sum(0).clamp_min(1e-300)
-    at = on.T @ s.x
-    if up is not None:
-        return _Planes(planes.n, (planes.n * at).sum(-1))
-    middle = s.w @ s.x  # taken off first: far from the origin the difference below would cancel
-    x, c = s.x - middle, at - middle
-    squares = (x[:, :, None] * x[:, None, :]).flatten(1)
-    moments = (on.T @ squares).view(-1, 3, 3) - c[:, :, None] * c[:, None, :]
-    n = torch.linalg.eigh(moments).eigenvectors[..., 0]
-    n = n * torch.where((n * planes.n).sum(-1) < 0, -1.0, 1.0).double()[:, None]
-    return _Planes(n, (n * at).sum(-1))
-
-
-def _polished(s: Sample, n: Vec3, d: Tensor, up: Vec3 | None) -> tuple[Vec3, float, float]:
-    """Normal, offset and thickness of one plane, fitted to its thin core."""
-    plane, sigma = _Planes(n[None], d[None]), TOLERANCE * s.reach
-    for _ in range(5):
-        sigma = _thickness(s, plane, sigma)
-        plane = _fitted(s, plane, 2 * sigma, up)
-    return plane.n[0], float(plane.d[0]), sigma
-
-
-def _thickness(s: Sample, plane: _Planes, sigma: float) -> float:
-    """Standard deviation of what lies on one plane, at most the ``sigma`` known before."""
-    h = (s.x @ plane.n[0] - plane.d[0]).abs()
-    on = h < 2 * sigma
-    spread = 1.4826 * float(quantile(h[on], s.w[on], 0.5)) if on.any() else sigma
-    return min(max(spread, 0.1 * TOLERANCE * s.reach), sigma)
-
-
-# --- is it a floor? ---------------------------------------------------------------------------
-
-
-def _open_floor(s: Sample, n: Vec3, d: float, sigma: float) -> Floor | None:
-    """The floor that a plane is, if it is one."""
-    h, top = s.x @ n - d, 3 * sigma
-    on = h.abs() <= top
-    share, beside = float(s.w[on].sum()), float(s.w[~on & (h.abs() <= 3 * top)].sum())
-    blur = sigma / (TOLERANCE * s.reach)  # a sharp plane needs less to be believed
-    if share < blur * max(LEAST_SHARE, SLICE * beside) + LEAST_SHARE_SHARP or not _is_open(
-        s, n, h, on, top
-    ):
-        return None
-    count = float(on.double().mean())
-    words = f"floor found: up {_words(n)}, {count:.0%} of the opaque Gaussians lie on it"
-    return Floor(n, d, count, "found", top, words)
-
-
-def _is_open(s: Sample, n: Vec3, h: Tensor, on: Tensor, top: float) -> bool:
-    """Whether there is floor with nothing above it, beside what stands on it.
-
-    The base of an object has the object's sides along its rim. A floor has a free rim; or, in a
-    room, walls along its rim and things that stand on it away from them.
-    """
-    cells, size = _cells(s, n, on)
-    inside = ((cells >= 0) & (cells < GRID)).all(-1)
-    standing = inside & (h > 2 * top) & (h < 0.5 * GRID * size)
-    ground, load = _filled(s, cells, on & inside), _filled(s, cells, standing)
-    floor = ~_dilated(~_dilated(ground > 0))  # without the holes between samples
-    things = load > LOADED * ground
-    rim = floor & (_dilated(~floor) | _border())
-    free = floor & ~_dilated(things)
-    if float(ground[free].sum()) < OPEN_SHARE * float(ground.sum()):
-        return False
-    alone = _untouched(things, _dilated(rim | ~floor))
-    open_rim = float((free & rim).sum()) >= OPEN_RIM * float(rim.sum())
-    return open_rim or float(load[alone].sum()) >= STANDING
-
-
-def plane_axes(n: Vec3) -> Tensor:
-    """Two unit vectors across ``n``, as columns ``(3, 2)``."""
-    helper = torch.eye(3).to(n)[int(n.abs().argmin())]
-    a = torch.linalg.cross(n, helper)
-    a = a / torch.linalg.vector_norm(a)
-    return torch.stack([a, torch.linalg.cross(n, a)], dim=-1)
-
-
-def _cells(s: Sample, n: Vec3, on: Tensor) -> tuple[Tensor, float]:
-    """Cells ``(n, 2)`` of Gaussians seen along ``n``, and their size.
-
-    The grid covers what lies on the plane, but goes no farther out than the scene's busy part.
-    """
-    flat = (s.x - s.middle) @ plane_axes(n)
-    low, high = flat[on].quantile(0.02, dim=0), flat[on].quantile(0.98, dim=0)
-    width = min(float((high - low).amax()) * GRID / (GRID - 4), 5 * s.reach)
-    middle = 0.5 * (low + high) if width < 5 * s.reach else torch.zeros(2).to(flat)
-    size = max(width / GRID, 1e-12)
-    return ((flat - middle) / size + 0.5 * GRID).floor().long(), size
-
-
-def _filled(s: Sample, cells: Tensor, chosen: Tensor) -> Tensor:
-    """Weight of the chosen Gaussians in each cell ``(GRID, GRID)``."""
-    x, y = cells[chosen].T
-    grid = torch.zeros(GRID * GRID, dtype=torch.float64)
-    return grid.index_add(0, x * GRID + y, s.w[chosen]).view(GRID, GRID)
-
-
-def _border() -> Tensor:
-    """The outermost cells: a floor that reaches them goes on beyond."""
-    grid = torch.ones(GRID, GRID, dtype=torch.bool)
-    grid[1:-1, 1:-1] = False
-    return grid
-
-
-def _dilated(grid: Tensor) -> Tensor:
-    """Marked cells and their eight neighbours."""
-    return torch.nn.functional.max_pool2d(grid[None].float(), 3, 1, 1)[0] > 0
-
-
-def _untouched(things: Tensor, edge: Tensor) -> Tensor:
-    """The marked cells that do not hang together with any on the edge."""
-    reached = things & edge
-    while not torch.equal(reached, wider := things & _dilated(reached)):
-        reached = wider
-    return things & ~reached
+def _floor(s: Sample, layer: Layer, score: float) -> Floor:
+    """A layer as a floor."""
+    count = float(s.many[layer.on(s)].sum())
+    words = f"floor found: up {_words(layer.n)}, {count:.0%} of the opaque Gaussians lie on it"
+    return Floor(layer.n, layer.d, count, "found", layer.top, words, score)
 
 
 # --- no floor ---------------------------------------------------------------------------------
 
 
-def _virtual(s: Sample, up: Vec3 | None) -> Floor:
-    """A floor under the scene's lowest point."""
+def _virtual(s: Sample, up: Vec3 | None) -> list[Floor]:
+    """Floors under the scene's lowest point, one for each way that may be up."""
     kept = _body(s)
-    if up is None:
-        up, why = _guessed_up(s, kept)
-    else:
-        why = "as given"
-    height = _lowest(s, kept, up)
+    if up is not None:
+        return [_under(s, kept, up, VIRTUAL, "as given")]
+    floors = []
+    for axis, prior in PRIORS.items():
+        way = torch.tensor(axis, dtype=torch.float64)
+        steady = stands(s, kept, way, _lowest(s, kept, way))
+        score = VIRTUAL * prior * (UNSTEADY + (1 - UNSTEADY) * steady)
+        usual = prior == max(PRIORS.values())
+        why = "the convention of captures" if usual else "by which it stands best"
+        floors.append(_under(s, kept, way, score, f"{why}; use --up to change it"))
+    return floors
+
+
+def _under(s: Sample, kept: Tensor, up: Vec3, score: float, why: str) -> Floor:
     words = f"no floor in the scene: a virtual one lies under it; up {_words(up)}, {why}"
-    return Floor(up, height, 0.0, "virtual", 0.0, words)
+    return Floor(up, _lowest(s, kept, up), 0.0, "virtual", 0.0, words, score)
 
 
 def _body(s: Sample) -> Tensor:
@@ -342,20 +205,46 @@ def _lowest(s: Sample, kept: Tensor, up: Vec3) -> float:
     return float(quantile((s.x @ up)[kept], s.w[kept], LOWEST))
 
 
-def _guessed_up(s: Sample, kept: Tensor) -> tuple[Vec3, str]:
-    """The convention's up, unless the thing has a flat base in another usual direction."""
-    axes = torch.tensor(CONVENTIONS, dtype=torch.float64)
-    base = torch.stack([_base(s, kept, up) for up in axes])
-    best = int(base.argmax())
-    if best and base[best] > 2 * base[0] and base[best] > 2 * LEAST_SHARE:
-        return axes[best], "where its flat base points"
-    return axes[0], "the convention of captures; use --up to change it"
+# --- doubt ------------------------------------------------------------------------------------
 
 
-def _base(s: Sample, kept: Tensor, up: Vec3) -> Tensor:
-    """Weight of what lies within a thin layer at the bottom."""
-    h = s.x @ up - _lowest(s, kept, up)
-    return s.w[kept & (h < 1.5 * TOLERANCE * s.reach)].sum()
+def _faint(floor: Floor) -> bool:
+    """Whether a plane of the scene is too little of a floor to be taken for it."""
+    return floor.kind == "found" and floor.score < FOUND
+
+
+def _parallel(a: Floor, b: Floor) -> bool:
+    return float(a.up @ b.up) > math.cos(math.radians(TURNED))
+
+
+def _differs(a: Floor, b: Floor, reach: float) -> bool:
+    """Whether two floors are different answers."""
+    apart = max(a.thickness, b.thickness, 0.05 * reach)
+    return not _parallel(a, b) or abs(a.height - b.height) > apart
+
+
+def _doubt(best: Floor, others: Sequence[Floor]) -> str:
+    """What else it might be, in one line; nothing where that is far less likely."""
+    near = [f for f in others if f.score >= NEARLY * best.score]
+    if near:
+        other = near[0]
+        if _parallel(other, best):
+            return (
+                f"the floor is at {best.height:.4g} ({best.score:.2f}) or {other.height:.4g} "
+                f"({other.score:.2f}): not sure; give --floor {other.height:.4g}"
+            )
+        return (
+            f"up is {_words(best.up)} ({best.score:.2f}) or {_words(other.up)} "
+            f"({other.score:.2f}): not sure; give --up {_flag(other.up)}"
+        )
+    if best.score < FAINT:
+        return f"nothing says which way is up; {_words(best.up)} is a guess: give --up X Y Z"
+    return ""
+
+
+def _flag(up: Vec3) -> str:
+    """A direction as the command line takes it."""
+    return " ".join(f"{round(c, 3) + 0:g}" for c in up.tolist())
 
 
 def _words(up: Vec3) -> str:

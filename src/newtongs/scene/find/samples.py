@@ -1,4 +1,9 @@
-"""Some opaque Gaussians that stand for a scene, with weights that favour its busy middle."""
+"""Some opaque Gaussians that stand for a scene, with weights that favour its busy middle.
+
+A plain floor is made of few large Gaussians, a toy on it of many small ones: so the covered area
+counts, in voxels. Skies and far walls are made of huge ones, which would outweigh all else: so it
+is capped, and falls with the distance from the middle.
+"""
 
 from typing import NamedTuple
 
@@ -9,12 +14,14 @@ from ...errors import InputError
 from ...rotations import to_matrix
 from ...types import Vec3
 from ..gaussians import GaussianScene
+from .voxels import Voxels
 
 SOLID = 0.3  # opacity from which a Gaussian counts as part of a surface
-LARGE = 0.2  # of the scene's reach: Gaussians count as no wider than this
-AREA_POWER = 0.75
+LARGE = 0.5  # of the scene's reach: Gaussians count as no wider than this
 FARTHEST = 1e12  # reach of a scene; squares of it must fit into float32
 SAMPLE, FEWER = 20_000, 6_000  # Gaussians looked at, and for what needs less
+MOST = 400_000  # Gaussians that are sorted into voxels
+FINEST = 0.03  # edge of a voxel over the scene's reach
 
 
 class Sample(NamedTuple):
@@ -24,6 +31,8 @@ class Sample(NamedTuple):
     """Means ``(n, 3)``, float64."""
     w: Tensor
     """Weights ``(n,)``, of sum one: covered area, less the farther from the middle."""
+    many: Tensor
+    """Part of the opaque Gaussians that each stands for ``(n,)``, of sum one."""
     normals: Vec3
     """Shortest axes ``(n, 3)``."""
     flat: Tensor
@@ -36,42 +45,70 @@ class Sample(NamedTuple):
     def first(self, k: int) -> "Sample":
         """Only ``k`` of them; their order is random."""
         w = self.w[:k] / self.w[:k].sum()
-        return Sample(self.x[:k], w, self.normals[:k], self.flat[:k], self.middle, self.reach)
+        many, normals, flat = (each[:k] for each in (self.many, self.normals, self.flat))
+        return Sample(self.x[:k], w, many, normals, flat, self.middle, self.reach)
 
 
 def sample(scene: GaussianScene, random: torch.Generator) -> Sample:
-    """At most ``SAMPLE`` opaque Gaussians."""
+    """At most ``SAMPLE`` opaque Gaussians, spread over the scene's surfaces.
+
+    One stands for each filled voxel, the largest in it. So it hardly matters how finely a surface
+    was captured, nor in which order a file lists its Gaussians.
+    """
     opacity = scene.logits.detach().cpu().sigmoid()
-    usable = torch.isfinite(scene.means.detach().cpu()).all(-1) & (opacity > 0)
+    rows = _opaque_rows(scene.means.detach().cpu(), opacity)
+    x, opacity = scene.means.detach().cpu()[rows].double(), opacity[rows].double()
+    middle, reach = middle_and_reach(x, opacity)
+    if not reach < FARTHEST:
+        raise InputError(f"the scene reaches {reach:.1e} from its middle; scale it down")
+    sigma = scene.log_scales.detach().cpu()[rows].exp().double().sort(dim=-1).values / reach
+    area = opacity * (4 * sigma[:, 1] * sigma[:, 2]).clamp(1e-12, LARGE**2)
+    near, w, count = _representatives((x - middle) / reach, area)
+    order = torch.randperm(len(near), generator=random)
+    rows, x, w, count = (each[near][order] for each in (rows, x, w, count))
+    scales, longest = scene.log_scales.detach().cpu()[rows].double().exp().sort(dim=-1)
+    axes = to_matrix(scene.quats.detach().cpu()[rows].double())
+    normals = axes.gather(2, longest[:, None, :1].expand(-1, 3, 1)).squeeze(-1)
+    flat = 1 - scales[:, 0] / scales[:, 1].clamp_min(1e-300)
+    return Sample(x, w / w.sum(), count / count.sum(), normals, flat, middle, reach)
+
+
+def _opaque_rows(means: Vec3, opacity: Tensor) -> Tensor:
+    """Indices of opaque Gaussians, at most ``MOST`` of them."""
+    usable = torch.isfinite(means).all(-1) & (opacity > 0)
     rows = (usable & (opacity >= SOLID)).nonzero().squeeze(-1)
     if len(rows) < 10:  # a scene of haze: take what there is
         rows = usable.nonzero().squeeze(-1)
     if not len(rows):
         raise InputError("an empty scene: there is no Gaussian in it whose opacity is above zero")
-    rows = rows[torch.randperm(len(rows), generator=random)[:SAMPLE]]
-    x = scene.means.detach().cpu()[rows].double()
-    scales, order = scene.log_scales.detach().cpu()[rows].double().exp().sort(dim=-1)
-    axes = to_matrix(scene.quats.detach().cpu()[rows].double())
-    normals = axes.gather(2, order[:, None, :1].expand(-1, 3, 1)).squeeze(-1)
-    middle, reach = middle_and_reach(x, opacity[rows])
-    if not reach < FARTHEST:
-        raise InputError(f"the scene reaches {reach:.1e} from its middle; scale it down")
-    away = torch.linalg.vector_norm(x - middle, dim=-1) / reach
-    w = _weights(opacity[rows].double(), scales / reach, away)
-    flat = 1 - scales[:, 0] / scales[:, 1].clamp_min(1e-300)
-    return Sample(x, w, normals, flat, middle, reach)
+    return rows[:: -(-len(rows) // MOST)]
 
 
-def _weights(opacity: Tensor, scales: Tensor, away: Tensor) -> Tensor:
-    """Weights ``(n,)`` of sum one, from scales ``(n, 3)``, rising, and distances over the reach.
+def _representatives(x: Vec3, area: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+    """Gaussians ``(n,)`` that stand for voxels; weights and counts ``(N,)``, known at these.
 
-    A plain floor is made of few large Gaussians, a toy on it of many small ones: so the covered
-    area counts. Skies and far walls are made of huge ones, which would outweigh all else: so it is
-    capped, and falls with the distance from the middle.
+    ``x (N, 3)`` is measured from the middle, and ``area (N,)`` too, in reaches. Space is
+    contracted beyond one reach, so that voxels grow with the distance.
     """
-    area = (scales[:, 1] * scales[:, 2]).clamp(1e-12, LARGE**2)
-    w = opacity * area**AREA_POWER / (1 + away**2) ** 1.5
-    return w / w.sum()
+    away = torch.linalg.vector_norm(x, dim=-1)
+    near, size = contracted(x), FINEST
+    while len((voxels := Voxels.of(near, size)).keys) > SAMPLE:
+        size *= 1.2
+    v, of = len(voxels.keys), voxels.of_point
+    largest = torch.zeros(v).double().scatter_reduce(0, of, area, "amax")
+    covered = torch.bincount(of, area, v)
+    first = torch.full((v,), len(x)).scatter_reduce(
+        0, of, torch.where(area >= largest[of], torch.arange(len(x)), len(x)), "amin"
+    )
+    face = (size * away.clamp_min(1)) ** 2
+    weight = torch.minimum(covered[of], torch.maximum(face, largest[of]))
+    return first, weight / (1 + away**2) ** 1.5, voxels.counts[of].double()
+
+
+def contracted(x: Vec3) -> Vec3:
+    """Points ``(N, 3)`` within a ball of radius two: those farther out than one are drawn in."""
+    away = torch.linalg.vector_norm(x, dim=-1, keepdim=True).clamp_min(1)
+    return x * (2 - 1 / away) / away
 
 
 def middle_and_reach(x: Vec3, w: Tensor) -> tuple[Vec3, float]:

@@ -1,0 +1,232 @@
+"""Captures and composed scenes: is up right, the floor, the object; ghosts, hole, time, memory.
+
+Run with: python benchmarks/captures.py [--assets FOLDER] [--trials 200] [--sheets FOLDER]
+
+The compositions are those of tests/compositions.py. Trials turn, enlarge (0.01 to 100) and shift
+them at random. Each scene runs in a process of its own, for its peak of memory.
+"""
+
+import argparse
+import json
+import os
+import resource
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
+sys.path.insert(0, str(Path(__file__).resolve().parent.parent / "tests"))
+
+import torch
+from compositions import (  # type: ignore[import-not-found]
+    ASSETS,
+    HELD_BACK,
+    OF_CAPTURES,
+    RECIPES,
+    Composed,
+    composed,
+    errors,
+    posed,
+)
+from rich.console import Console
+from rich.table import Table
+
+from newtongs.render import write_png
+from newtongs.render.overview import alternatives, overview
+from newtongs.scene import GaussianScene, cluster, find_floor, load
+from newtongs.scene.find.completion import complete
+from newtongs.scene.find.floor import Floor, plane_axes
+from newtongs.staging import frame_of
+
+DEGREES, MISS = 3.0, 0.02  # of a right answer; the second over the object's size
+LIKE = 0.8  # intersection over union from which a selection is the object
+HULL = 24  # voxels along an object, in which what is left of it is counted
+HOLE = 32  # cells along an object's footprint
+DOWN = torch.tensor([0.0, -1.0, 0.0])
+# What is known of the captures: up, and the height of the floor where there is one.
+KNOWN = {
+    "banana.ply": (DOWN, None), "unicorn_stuffy.ply": (DOWN, None),
+    "narcissus.compressed.ply": (DOWN, None), "narcissus.sog": (DOWN, None),
+    "narcissus.spz": (DOWN, None), "playbot.sog": (DOWN, 0.018),
+}  # fmt: skip
+
+
+def made(name: str, assets: Path) -> Composed:
+    """A composition, or a capture with what is known of it."""
+    if name not in KNOWN:
+        return composed(name)
+    up, height = KNOWN[name]
+    scene = load(assets / name)
+    x = scene.means.double() @ up.double()
+    size = float(x.quantile(0.98) - x.quantile(0.02))
+    floors = (float(x.quantile(0.002)) if height is None else height,)
+    return Composed(scene, size=size, up=up, floors=floors, alone=height is None, objects=())
+
+
+def row(name: str, assets: Path, sheets: Path | None) -> dict[str, Any]:
+    """One line of the table."""
+    truth = made(name, assets)
+    scene = truth.scene.to("cpu").replace(ids=torch.full_like(truth.scene.ids, -1))
+    torch.set_num_threads(2)
+    start = time.perf_counter()
+    floor = find_floor(scene)
+    found_in = time.perf_counter() - start
+    clusters = cluster(scene, floor)
+    degrees, miss = errors(truth, floor.up, floor.height)
+    mask = clusters[0].mask if clusters else torch.zeros(len(scene), dtype=torch.bool)
+    whole = complete(scene, mask, floor).mask
+    seconds = time.perf_counter() - start
+    if sheets is not None:
+        draw(scene, floor, clusters, sheets / f"{name}.png")
+    return {
+        "scene": name, "gaussians": len(scene), "up": degrees < DEGREES,
+        "floor": miss < (0.05 if truth.alone else MISS), "sure": not floor.doubt,
+        "kind": floor.kind, "score": floor.score, "object": object_right(truth, whole),
+        "ghosts": ghosts(scene, whole, floor), "hole": hole(scene, whole, floor),
+        "find": found_in, "seconds": seconds,
+        "memory": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 2**20,
+    }  # fmt: skip
+
+
+def object_right(truth: Composed, mask: torch.Tensor) -> bool | None:
+    """Whether the best cluster is one of the right objects; None where none is known."""
+    if not truth.objects:
+        return None
+    ids = truth.scene.ids
+    wanted = [torch.stack([ids == i for i in each]).any(0) for each in truth.objects]
+    return max(float((mask & w).sum() / (mask | w).sum()) for w in wanted) > LIKE
+
+
+def ghosts(scene: GaussianScene, mask: torch.Tensor, floor: Floor) -> int:
+    """Gaussians above the floor that stay within voxels that the object fills or encloses."""
+    from scipy import ndimage
+
+    if not mask.any():
+        return 0
+    x = scene.means.double()
+    low, high = x[mask].quantile(0.002, dim=0), x[mask].quantile(0.998, dim=0)
+    size = float((high - low).amax()) / HULL
+    cells = ((x - low) / size).floor().long() + 1
+    inside = ((cells >= 0) & (cells < HULL + 3)).all(-1)
+    filled = torch.zeros(HULL + 3, HULL + 3, HULL + 3, dtype=torch.bool)
+    filled[tuple(cells[mask & inside].T)] = True
+    hull = torch.from_numpy(ndimage.binary_fill_holes(ndimage.binary_closing(filled.numpy())))
+    left = inside & ~mask & (floor.heights(scene.means) > floor.thickness)
+    left &= scene.opacities > 0.05
+    return int(hull[tuple(cells[left].T)].sum())
+
+
+def hole(scene: GaussianScene, mask: torch.Tensor, floor: Floor) -> float | None:
+    """Part of the object's footprint that nothing of the floor covers once it is gone."""
+    if floor.kind == "virtual" or not mask.any():
+        return None
+    flat = scene.means.double() @ plane_axes(floor.up)
+    h = floor.heights(scene.means)
+    low, high = flat[mask].amin(0), flat[mask].amax(0)
+    size = float((high - low).amax()) / HOLE
+    reach = scene.scales.amax(-1).clamp_max(4 * size).double()
+    steps = torch.cartesian_prod(*[torch.tensor([-1.0, 0.0, 1.0], dtype=torch.float64)] * 2)
+    ground = ~mask & (h.abs() <= floor.thickness) & (scene.opacities > 0.3)
+    covered = cells_of(flat[ground, None] + reach[ground, None, None] * steps, low, size)
+    foot = cells_of(flat[mask & (h < 0.1 * h[mask].amax())], low, size)
+    return float((foot & ~covered).sum() / foot.sum().clamp_min(1))
+
+
+def cells_of(points: torch.Tensor, low: torch.Tensor, size: float) -> torch.Tensor:
+    """Which cells ``(HOLE + 1, HOLE + 1)`` hold one of the points ``(..., 2)``."""
+    cells = ((points.reshape(-1, 2) - low) / size).floor().long()
+    cells = cells[((cells >= 0) & (cells <= HOLE)).all(-1)]
+    grid = torch.zeros(HOLE + 1, HOLE + 1, dtype=torch.bool)
+    grid[tuple(cells.T)] = True
+    return grid
+
+
+def draw(scene: GaussianScene, floor: Floor, clusters: list, path: Path) -> None:  # type: ignore[type-arg]
+    """Its picture as ``newtongs inspect`` draws it."""
+    world = frame_of(scene, floor)
+    picture, _ = overview(scene, world, clusters[:10])
+    if floor.doubt:
+        other = alternatives(scene, [floor, *floor.alternatives][:4], size=160)
+        other = torch.nn.functional.pad(other.permute(2, 0, 1), (0, 640 - other.shape[1]), value=1)
+        picture = torch.cat([picture, other.permute(1, 2, 0)])
+    write_png(path, picture)
+
+
+def in_own_process(name: str, args: argparse.Namespace) -> dict[str, Any]:
+    """A line of the table, made by a fresh process."""
+    words = [sys.executable, "-W", "ignore", __file__, "--one", name, "--assets", str(args.assets)]
+    words += [] if args.sheets is None else ["--sheets", str(args.sheets)]
+    done = subprocess.run(words, capture_output=True, text=True, check=False)
+    if done.returncode:
+        raise SystemExit(f"{name}: {done.stderr}")
+    return dict(json.loads(done.stdout.splitlines()[-1]))
+
+
+def table(rows: list[dict[str, Any]]) -> Table:
+    """For people."""
+    shown = Table(title="right or wrong; ? where it says that it is not sure")
+    for heading in (
+        "scene",
+        "Gaussians",
+        "up",
+        "floor",
+        "object",
+        "ghosts",
+        "hole",
+        "floor found, s",
+        "all, s",
+        "GB",
+    ):
+        shown.add_column(heading, justify="left" if heading == "scene" else "right")
+    for r in rows:
+        mark = {True: "right", False: "wrong", None: "-"}
+        doubt = "" if r["sure"] else "?"
+        hole_ = "-" if r["hole"] is None else f"{r['hole']:.0%}"
+        shown.add_row(
+            r["scene"], f"{r['gaussians']:,}", mark[r["up"]] + doubt,
+            f"{mark[r['floor']]} ({r['kind']})", mark[r["object"]], str(r["ghosts"]), hole_,
+            *(f"{r[word]:.2f}" for word in ("find", "seconds", "memory")),
+        )  # fmt: skip
+    return shown
+
+
+def trials(count: int, names: list[str]) -> None:
+    """Random poses of the scenes that have a floor; what went wrong is printed."""
+    right = doubted = 0
+    for i in range(count):
+        truth = posed(composed(names[i % len(names)]), 1000 + i)
+        floor = find_floor(truth.scene)
+        degrees, miss = errors(truth, floor.up, floor.height)
+        good = degrees < DEGREES and miss < MISS
+        right, doubted = right + good, doubted + bool(floor.doubt and not good)
+        if not good:
+            where = f"{names[i % len(names)]}, pose {1000 + i}"
+            print(f"{where}: up {degrees:.1f} degrees, floor {miss:.3f}; {floor.doubt or 'SURE'}")
+    print(f"{count} trials: {right} right ({right / count:.1%}), {doubted} of the others say so")
+
+
+def main() -> None:
+    """Print everything."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--assets", type=Path, default=ASSETS)
+    parser.add_argument("--trials", type=int, default=200)
+    parser.add_argument("--sheets", type=Path, default=None)
+    parser.add_argument("--one", default=None)
+    args = parser.parse_args()
+    os.environ["NEWTONGS_CAPTURES"] = str(args.assets)
+    if args.sheets is not None:
+        args.sheets.mkdir(parents=True, exist_ok=True)
+    if args.one is not None:
+        print(json.dumps(row(args.one, args.assets, args.sheets)))
+        return
+    there = args.assets.is_dir()
+    names = [*(KNOWN if there else ()), *(OF_CAPTURES if there else ()), *RECIPES, *HELD_BACK]
+    Console(width=150).print(table([in_own_process(name, args) for name in names]))
+    own = [name for name in (*RECIPES, *HELD_BACK) if not composed(name).alone]
+    trials(args.trials, own)
+
+
+if __name__ == "__main__":
+    main()
