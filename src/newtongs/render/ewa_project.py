@@ -73,6 +73,7 @@ class Splats(NamedTuple):
     opacities: Array  # (N,)
     sh: Array  # (N, K, 3); or (0, K, 3) to take colors
     colors: Array  # (N, 3)
+    shade: Array  # (N,): factors on the colours; or (0,)
 
 
 @compiled("contract")
@@ -149,7 +150,7 @@ def _projected_covariance(
 
 
 @compiled("contract")
-def _shade(splats: Splats, i: int, view: View, out: Array) -> None:
+def _color(splats: Splats, i: int, view: View, out: Array) -> None:
     """Colour seen from the camera, ``max(0, 0.5 + sum_k sh_k Y_k(d))``."""
     if not len(splats.sh):
         for c in range(3):
@@ -198,7 +199,10 @@ def _record(splats: Splats, i: int, view: View, out: Array) -> bool:
     out[A], out[G], out[B] = LOG2_ROOT * math.sqrt(yy / det), xy / yy, LOG2_ROOT / math.sqrt(yy)
     out[P_MAX], out[DY_WIDEST] = LOG2_ROOT**2 * reach, xy * math.sqrt(reach / xx)
     out[OPACITY], out[DEPTH], out[EXT_X], out[EXT_Y] = o, z, ext_x, ext_y
-    _shade(splats, i, view, out)
+    _color(splats, i, view, out)
+    if len(splats.shade):
+        for c in range(3):
+            out[RED + c] *= splats.shade[i]
     return True
 
 

@@ -7,7 +7,7 @@ float32 is enough for a needle that crosses the whole picture.
 """
 
 from collections.abc import Callable
-from typing import Any, TypeAlias, TypeVar
+from typing import Any, NamedTuple, TypeAlias, TypeVar
 
 import numba
 import numpy as np
@@ -25,6 +25,13 @@ IX, HX, IY, HY, A, G, B, P_MAX, DY_WIDEST, OPACITY, RED, GREEN, BLUE, DEPTH, EXT
     16
 )
 RECORD = 16
+
+
+class Layer(NamedTuple):
+    """Projected Gaussians from near to far."""
+
+    records: Array  # (n, 16)
+    rows: Indices  # (n,): which Gaussian each is; of two equally far the lower row is in front
 
 
 def compiled(*fastmath: str) -> Callable[[Function], Function]:

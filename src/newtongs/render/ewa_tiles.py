@@ -29,6 +29,7 @@ from .ewa_records import (
     B,
     G,
     Indices,
+    Layer,
     compiled,
 )  # fmt: skip
 from .footprint import ALPHA_CAP, ALPHA_MIN, T_MIN
@@ -56,8 +57,8 @@ E0, E1, E2, E3, E4, E5 = map(
 
 
 @compiled()
-def by_depth(records: Array, seen: Any) -> Array:
-    """Records of the visible Gaussians from near to far; equal depths keep their order.
+def by_depth(records: Array, seen: Any) -> Layer:
+    """The visible Gaussians from near to far; equal depths keep their order.
 
     A radix sort: the bits of positive floats are ordered as the floats are.
     """
@@ -77,7 +78,7 @@ def by_depth(records: Array, seen: Any) -> Array:
     for i in range(n):
         for c in range(RECORD):
             out[i, c] = records[order[i], c]
-    return out
+    return Layer(out, order)
 
 
 @compiled()
@@ -280,20 +281,92 @@ def _store(tile: Array, x0: int, y0: int, background: Array, out: Array) -> None
 
 
 @compiled()
-def draw_strip(
-    records: Array, members: Indices, strip: int, background: Array, out: Array
+def _in_front(a: Layer, i: int, b: Layer, j: int) -> bool:
+    """Whether a Gaussian of one layer comes before one of another, as one sort would have them."""
+    near, far = a.records[i, DEPTH], b.records[j, DEPTH]
+    return near < far or (near == far and a.rows[i] < b.rows[j])
+
+
+@compiled()
+def _blend_lists(
+    a: Layer, of_a: Indices, b: Layer, of_b: Indices, x0: int, y0: int, tile: Array
 ) -> tuple[int, int]:
-    """Draw one strip of tiles; returns its pairs of tile and Gaussian, and its blended pixels."""
+    """Blend two lists as one; returns how many of the first were needed, and blocks blended."""
+    i, j, blocks = 0, 0, 0
+    while i < len(of_a) or j < len(of_b):
+        if (i + j) % CHECK_EVERY == 0 and _opaque(tile):
+            break
+        if j == len(of_b) or (i < len(of_a) and _in_front(a, of_a[i], b, of_b[j])):
+            r = a.records[of_a[i]]
+            i += 1
+        else:
+            r = b.records[of_b[j]]
+            j += 1
+        blocks += _splat(r, x0, y0, tile)
+    return i, blocks
+
+
+@compiled()
+def draw_strip(
+    layer: Layer, members: Indices, strip: int, background: Array, out: Array
+) -> tuple[Any, Indices, int]:
+    """Draw one strip of tiles; returns each tile's list as far as it was needed, blended pixels.
+
+    The lists are where each one starts ``(tiles + 1,)`` and all of them in one.
+    """
     y0, tiles = strip * TILE, -(-out.shape[1] // TILE)
-    start, filled = bin_tiles(records, members, y0, tiles)
-    tile = np.empty(5 * TILE * TILE, np.float32)
-    blocks = 0
+    start, filled = bin_tiles(layer.records, members, y0, tiles)
+    tile, none = np.empty(5 * TILE * TILE, np.float32), filled[:0]
+    needed, kept, blocks = np.zeros(tiles + 1, np.int64), 0, 0
     for t in range(tiles):
-        x0 = t * TILE
-        _clear(tile, out.shape[1] - x0, out.shape[0] - y0)
-        for j in range(start[t], start[t + 1]):
-            if (j - start[t]) % CHECK_EVERY == 0 and _opaque(tile):
-                break
-            blocks += _splat(records[filled[j]], x0, y0, tile)
-        _store(tile, x0, y0, background, out)
-    return len(filled), blocks * BLOCK_X * BLOCK_Y
+        _clear(tile, out.shape[1] - t * TILE, out.shape[0] - y0)
+        its = filled[start[t] : start[t + 1]]
+        count, more = _blend_lists(layer, its, layer, none, t * TILE, y0, tile)
+        for j in range(count):  # to the left: nothing that is still to be read is overwritten
+            filled[kept + j] = its[j]
+        kept, blocks = kept + count, blocks + more
+        needed[t + 1] = kept
+        _store(tile, t * TILE, y0, background, out)
+    return needed, filled[:kept], blocks * BLOCK_X * BLOCK_Y
+
+
+# --- draw again what has changed ------------------------------------------------------------------
+
+
+@compiled()
+def _any(marks: Any, rows: Indices) -> bool:
+    for i in range(len(rows)):
+        if marks[rows[i]]:
+            return True
+    return False
+
+
+@compiled()
+def redraw_strip(
+    still: Layer,
+    start: Any,
+    lists: Indices,
+    changed: Any,
+    moving: Layer,
+    members: Indices,
+    strip: int,
+    background: Array,
+    out: Array,
+) -> int:
+    """Draw the tiles of a strip that have ``members`` of ``moving``, or a still one that changed.
+
+    ``start`` and ``lists`` are those that :func:`draw_strip` gave for the still layer, ``changed``
+    marks its Gaussians. Whatever comes in between only makes a tile opaque earlier, so the lists
+    are long enough. Returns how many pixels were blended.
+    """
+    y0, tiles = strip * TILE, -(-out.shape[1] // TILE)
+    begin, filled = bin_tiles(moving.records, members, y0, tiles)
+    tile, blocks = np.empty(5 * TILE * TILE, np.float32), 0
+    for t in range(tiles):
+        its, new = lists[start[t] : start[t + 1]], filled[begin[t] : begin[t + 1]]
+        if not (len(new) or _any(changed, its)):
+            continue
+        _clear(tile, out.shape[1] - t * TILE, out.shape[0] - y0)
+        blocks += _blend_lists(still, its, moving, new, t * TILE, y0, tile)[1]
+        _store(tile, t * TILE, y0, background, out)
+    return blocks * BLOCK_X * BLOCK_Y
