@@ -86,7 +86,9 @@ def draw_layer(layer: Layer, camera: Camera, background: Array, share: Share) ->
     strips = range(-(-camera.height // ewa_tiles.TILE))
     start, members = ewa_tiles.bin_strips(layer.records, len(strips))
     done = share(
-        lambda s: ewa_tiles.draw_strip(layer, members[start[s] : start[s + 1]], s, background, out),
+        lambda s: ewa_tiles.draw_strip(
+            layer.records, members[start[s] : start[s + 1]], s, background, out
+        ),
         strips,
     )
     return Drawn(out, [(at, its) for at, its, _ in done], sum(blended for *_, blended in done))

@@ -16,7 +16,7 @@ from ..scene import Camera
 from ..scene.frames import AnimatedScene, Frame
 from . import ewa, ewa_tiles
 from .ewa_project import Splats
-from .ewa_records import BLUE, RED, Array, Indices, Layer
+from .ewa_records import BLUE, RECORD, RED, Array, Indices, Layer
 from .prepare import prepare
 from .rendering import Rendering
 
@@ -39,7 +39,7 @@ class Film:
         self, scenes: AnimatedScene, camera: Camera, background: Any, share: ewa.Share
     ) -> None:
         rows, self.moving = scenes.moving()
-        self.rows, self.shade = rows.int().numpy(), scenes.shade
+        self.moving_rows, self.shade = rows.int().numpy(), scenes.shade
         self.share, self.view = share, ewa.view_of(camera)
         splat = prepare(
             scenes.scene, camera, background, covariances=scenes.covariances(),
@@ -48,23 +48,25 @@ class Film:
         self.background = ewa.array(splat.background)
         layer = ewa.projected(ewa.splats_of(splat), self.view, share)
         drawn = ewa.draw_layer(layer, camera, self.background, share)
-        self.pixels = drawn.pixels
-        self.still, self.lists = needed(layer, drawn.lists)
-        self.colors = self.still.records[:, COLOR].copy()
-        self.place = np.full(len(scenes.scene), -1, np.int32)  # of each row in the still layer
-        self.place[self.still.rows] = np.arange(len(self.still.rows), dtype=np.int32)
+        still, self.lists = needed(layer, drawn.lists)
+        self.pixels, self.still = drawn.pixels, len(still.rows)
+        # The records of the still ones, and behind them room for those that move.
+        self.records = np.concatenate([still.records, np.empty((len(rows), RECORD), np.float32)])
+        self.rows = np.concatenate([still.rows, self.moving_rows])
+        self.colors = still.records[:, COLOR].copy()
+        self.place = np.full(len(scenes.scene), -1, np.int32)  # of each row among the still
+        self.place[still.rows] = np.arange(self.still, dtype=np.int32)
 
     @torch.no_grad()
     def draw(self, t: int, frame: Frame) -> Array:
         """Pixels ``(H, W, 5)`` of frame ``t``, in which the moving rows are as in ``frame``."""
         rows, factors = self._shadow(t)
         seen = self.place[rows] >= 0
-        shaded, records = self.place[rows[seen]], self.still.records
-        records[shaded, COLOR] = self.colors[shaded] * factors[seen, None]
-        changed = np.zeros(len(records), np.bool_)
+        shaded, changed = self.place[rows[seen]], np.zeros(self.still, np.bool_)
+        self.records[shaded, COLOR] = self.colors[shaded] * factors[seen, None]
         changed[shaded] = True
-        out = self._redrawn(self._projected(frame, rows, factors), changed)
-        records[shaded, COLOR] = self.colors[shaded]
+        out = self._redrawn(self._project(frame, rows, factors), changed)
+        self.records[shaded, COLOR] = self.colors[shaded]
         return out
 
     def _shadow(self, t: int) -> tuple[Indices, Array]:
@@ -74,30 +76,35 @@ class Film:
         rows, factors = self.shade(t)
         return rows.int().cpu().numpy(), ewa.array(factors)
 
-    def _projected(self, frame: Frame, shaded: Indices, factors: Array) -> Layer:
-        """The moving Gaussians, near to far."""
-        shade = np.ones(len(self.rows), np.float32)
-        at = np.searchsorted(self.rows, shaded)
-        its = np.append(self.rows, -1)[at] == shaded
-        shade[at[its]] = factors[its]
-        none = np.empty((0, 4), np.float32)
+    def _project(self, frame: Frame, shaded: Indices, factors: Array) -> int:
+        """Put what moves behind the still records, near to far; returns how many are seen."""
+        shade = np.ones(len(self.moving_rows), np.float32)
+        if len(shade):
+            at = np.searchsorted(self.moving_rows, shaded).clip(max=len(shade) - 1)
+            its = self.moving_rows[at] == shaded
+            shade[at[its]] = factors[its]
+        none = np.empty((0, 3), np.float32)
         splats = Splats(
-            means=ewa.array(frame.means), quats=none, scales=none[:, :3],
+            means=ewa.array(frame.means), quats=none, scales=none,
             covariances=ewa.array(frame.covariances), opacities=ewa.array(frame.opacities),
-            sh=ewa.array(frame.sh), colors=none[:, :3], shade=shade,
+            sh=ewa.array(frame.sh), colors=none, shade=shade,
         )  # fmt: skip
         layer = ewa.projected(splats, self.view, self.share)
-        return Layer(layer.records, self.rows[layer.rows])
+        behind = slice(self.still, self.still + len(layer.rows))
+        self.records[behind], self.rows[behind] = layer.records, self.moving_rows[layer.rows]
+        return len(layer.rows)
 
-    def _redrawn(self, moving: Layer, changed: Any) -> Array:
+    def _redrawn(self, moving: int, changed: Any) -> Array:
         """The still picture with what moves, and what has changed, drawn again."""
         out, strips = self.pixels.copy(), range(len(self.lists))
-        start, members = ewa_tiles.bin_strips(moving.records, len(strips))
+        behind = self.records[self.still : self.still + moving]
+        start, members = ewa_tiles.bin_strips(behind, len(strips))
+        members += self.still
 
         def redraw(s: int) -> None:
-            its = members[start[s] : start[s + 1]]
+            its, (at, lists) = members[start[s] : start[s + 1]], self.lists[s]
             ewa_tiles.redraw_strip(
-                self.still, *self.lists[s], changed, moving, its, s, self.background, out
+                self.records, self.rows, at, lists, changed, its, s, self.background, out
             )
 
         self.share(redraw, strips)

@@ -34,10 +34,13 @@ class Layer(NamedTuple):
     rows: Indices  # (n,): which Gaussian each is; of two equally far the lower row is in front
 
 
-def compiled(*fastmath: str) -> Callable[[Function], Function]:
+def compiled(*fastmath: str, inside: bool = False) -> Callable[[Function], Function]:
     """Compile on the first call and keep the result on disk.
 
-    ``contract`` permits a fused multiply-add, ``nsz`` to forget the sign of zero.
+    ``contract`` permits a fused multiply-add, ``nsz`` to forget the sign of zero. ``inside`` puts
+    the function's code where it is called: an array as an argument is seven numbers on the stack.
     """
-    decorate: Any = numba.njit(cache=True, nogil=True, error_model="numpy", fastmath=set(fastmath))
+    decorate: Any = numba.njit(
+        cache=True, nogil=True, error_model="numpy", fastmath=set(fastmath), forceinline=inside
+    )
     return decorate
