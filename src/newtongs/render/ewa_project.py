@@ -115,12 +115,8 @@ def _projected_covariance(
     taken at the view's margin for Gaussians outside it, where it would explode.
     """
     margin_x, margin_y = VIEW_MARGIN * 0.5 * view.width, VIEW_MARGIN * 0.5 * view.height
-    tx = min(
-        max(x, -(view.cx + margin_x) / view.fx), (view.width - view.cx + margin_x) / view.fx
-    )
-    ty = min(
-        max(y, -(view.cy + margin_y) / view.fy), (view.height - view.cy + margin_y) / view.fy
-    )
+    tx = min(max(x, -(view.cx + margin_x) / view.fx), (view.width - view.cx + margin_x) / view.fx)
+    ty = min(max(y, -(view.cy + margin_y) / view.fy), (view.height - view.cy + margin_y) / view.fy)
     W, jx, jy = view.w2c, view.fx * nearness, view.fy * nearness
     # Rows of J W.
     m0, m1, m2 = (

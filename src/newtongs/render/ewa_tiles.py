@@ -137,7 +137,10 @@ def bin_strips(records: Array, strips: int) -> tuple[Any, Indices]:
 def _edge(records: Array, n: int, dy: float) -> float:
     """How far the footprint reaches in +x of its centre, on the line ``dy`` below it."""
     v = records[n, B] * dy
-    return records[n, G] * dy + math.sqrt(max(np.float64(records[n, P_MAX]) - v * v, 0.0)) / records[n, A]
+    return (
+        records[n, G] * dy
+        + math.sqrt(max(np.float64(records[n, P_MAX]) - v * v, 0.0)) / records[n, A]
+    )
 
 
 @compiled("contract")
@@ -147,7 +150,9 @@ def _tile_span(records: Array, n: int, y0: int, tiles: int) -> tuple[int, int]:
     Exact for the ellipse: its widest point in the strip is the widest of all or on the border.
     """
     top = max(np.float64(y0 - records[n, IY] + records[n, HY]), -np.float64(records[n, EXT_Y]))
-    bottom = min(np.float64(y0 - records[n, IY] + records[n, HY] + (TILE - 1)), np.float64(records[n, EXT_Y]))
+    bottom = min(
+        np.float64(y0 - records[n, IY] + records[n, HY] + (TILE - 1)), np.float64(records[n, EXT_Y])
+    )
     if top > bottom + MARGIN:
         return 0, 0
     x, widest = np.float64(records[n, IX]) + 0.5 - records[n, HX], np.float64(records[n, DY_WIDEST])
@@ -199,8 +204,14 @@ def _splat(records: Array, n: int, x0: int, y0: int, tile: Array, closed: int) -
     The bits of ``closed`` are blocks in which nothing can be seen any more.
     """
     blocks = 0
-    hx, hy = np.float32(x0 - records[n, IX]) + records[n, HX], np.float32(y0 - records[n, IY]) + records[n, HY]
-    reach_x, reach_y = records[n, EXT_X] + np.float32(MARGIN), records[n, EXT_Y] + np.float32(MARGIN)
+    hx, hy = (
+        np.float32(x0 - records[n, IX]) + records[n, HX],
+        np.float32(y0 - records[n, IY]) + records[n, HY],
+    )
+    reach_x, reach_y = (
+        records[n, EXT_X] + np.float32(MARGIN),
+        records[n, EXT_Y] + np.float32(MARGIN),
+    )
     for j in range(HIGH):
         dy = hy + np.float32(j * BLOCK_Y)
         if dy > reach_y or dy < -reach_y - np.float32(BLOCK_Y - 1):
@@ -223,8 +234,18 @@ def _blend(records: Array, n: int, hx: np.float32, hy: np.float32, at: Any, tile
     A pixel that has become opaque keeps its transmittance with the sign changed: every later weight
     is then discarded by the same test.
     """
-    ux, vy, o, slope = records[n, A], records[n, B], records[n, OPACITY], -records[n, G] * records[n, A]
-    red, green, blue, depth = records[n, RED], records[n, GREEN], records[n, BLUE], records[n, DEPTH]
+    ux, vy, o, slope = (
+        records[n, A],
+        records[n, B],
+        records[n, OPACITY],
+        -records[n, G] * records[n, A],
+    )
+    red, green, blue, depth = (
+        records[n, RED],
+        records[n, GREEN],
+        records[n, BLUE],
+        records[n, DEPTH],
+    )
     for k in range(BLOCK):
         dx, dy = GRID_X[k] + hx, GRID_Y[k] + hy
         u, v = ux * dx + slope * dy, vy * dy
