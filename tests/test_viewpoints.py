@@ -1,4 +1,4 @@
-"""The default camera does not stand behind something; cameras that move; a word when all is hidden."""
+"""The default camera does not stand behind something; cameras that move; warnings."""
 
 import math
 

@@ -113,8 +113,7 @@ class Picture:
         views = self.views(animation)
         found = hidden(animation, views)
         if found:
-            where = {"fixed": self.fixed, "json": json}
-            line = hidden_line(animation, self.size, found, len(views), **where)
+            line = hidden_line(animation, self.size, found, len(views), fixed=self.fixed, json=json)
             warnings.warn(line, stacklevel=2)
         return views
 

@@ -46,7 +46,7 @@ def angles(view: "Viewpoint") -> str:
 
 
 def hidden(animation: "Animation", views: Sequence[View]) -> list[tuple[int, float]]:
-    """Views that show the object in too few frames, with the part of the frames in which they do."""
+    """Views that show the object in too few frames, and in which part of the frames they do."""
     from ..render.viewpoints import frames_seen
 
     parts = [frames_seen(animation, view) for view in views]

@@ -116,6 +116,7 @@ def splats_of(splat: Splat) -> ewa_project.Splats:
 
 
 def view_of(camera: Camera) -> ewa_project.View:
+    """A camera for compiled code."""
     K = camera.K.double()
     return ewa_project.View(
         w2c=camera.w2c[:3].double().cpu().contiguous().numpy(),

@@ -368,7 +368,7 @@ def draw_strip(
 
 @compiled()
 def _any(marks: Any, rows: Indices) -> bool:
-    for i in range(len(rows)):
+    for i in range(len(rows)):  # noqa: SIM110 (numba knows no any)
         if marks[rows[i]]:
             return True
     return False

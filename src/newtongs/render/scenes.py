@@ -86,11 +86,14 @@ def render_frames(
         )
     if given and not still:
         raise InputError(f"{', '.join(given)} go with one scene for all frames, not with several")
-    if isinstance(scenes, AnimatedScene) and isinstance(camera, Camera):
-        if scenes.scene.device.type == "cpu" and backend_for(backend, scenes.scene.device) == "ewa":
-            prepare(scenes.scene, camera, background)
-            film = import_module(".ewa_film", __package__)
-            return _told(film.pictures(scenes, camera, background), progress)
+    if (
+        isinstance(scenes, AnimatedScene)
+        and isinstance(camera, Camera)
+        and _by_ewa(scenes, backend)
+    ):
+        prepare(scenes.scene, camera, background)  # a wrong camera is told now too
+        film = import_module(".ewa_film", __package__)
+        return _told(film.pictures(scenes, camera, background), progress)
     frames: Iterable[Any]
     if isinstance(camera, Camera):
         frames = zip(_frames(scenes, given), repeat(camera), strict=False)
@@ -144,6 +147,12 @@ def _told(
         yield picture
         if progress:
             progress(done)
+
+
+def _by_ewa(scenes: AnimatedScene, backend: str) -> bool:
+    """Whether what is still can be drawn once for all frames."""
+    device = scenes.scene.device
+    return device.type == "cpu" and backend_for(backend, device) == "ewa"
 
 
 def require_backend(backend: str) -> None:

@@ -26,14 +26,15 @@ from ..scene.framing import (
     pushed,
 )
 from ..scene.gaussians import color_to_sh
+from ..threads import one_thread
 from .scenes import render_frames
 
 PIXELS = 96  # a side of the pictures that are looked at
-MOST = 150_000  # Gaussians in them
+MOST = 60_000  # Gaussians in them
 LEAST = 0.5  # pixels: less of an object is nothing
 FRAMES = 9  # looked at when angles are compared
 SHOWN = 0.2  # part of an object that must be seen for it to be seen in a frame
-FINE = 0.75  # part seen in the mean, from which the usual angle is taken without a search
+FINE = 0.6  # part seen in the mean, from which the usual angle is taken without a search
 GAIN = 0.15  # what another angle must give more
 ALIKE = 0.95  # of the best is as good as the best
 
@@ -65,6 +66,7 @@ def clear_camera(animation: Animation, size: Sequence[int] = (512, 512)) -> Came
     return default_camera(animation, size, **angles)
 
 
+@one_thread()
 def clear_viewpoint(animation: Animation, size: Sequence[int] = (512, 512)) -> Viewpoint:
     """The usual angles where they are fine; else those from which most is seen."""
     if not can_tell(animation):
@@ -90,6 +92,7 @@ def _best(views: Sequence[Viewpoint]) -> Viewpoint:
     return next(view for view in views if view.seen >= ALIKE * most)
 
 
+@one_thread()
 def frames_seen(animation: Animation, cameras: Camera | Sequence[Camera]) -> float:
     """Part of the frames, 0 to 1, in which enough of the pushed objects is to be seen.
 
@@ -97,7 +100,7 @@ def frames_seen(animation: Animation, cameras: Camera | Sequence[Camera]) -> flo
     """
     if not can_tell(animation):
         return 1.0
-    stage = _Stage.of(animation, 3 * FRAMES)
+    stage = _Stage.of(animation, 2 * FRAMES)
     if isinstance(cameras, Camera):
         parts = stage.seen(_small(cameras))
     else:
@@ -148,7 +151,7 @@ class _Drawn(NamedTuple):
 def _drawn(scene: GaussianScene, mask: Tensor, grey: float) -> _Drawn:
     """What is marked, in one colour; of very many Gaussians some, and these so much wider."""
     rows = mask.nonzero().squeeze(-1)
-    step = max(1, len(rows) // MOST)
+    step = -(-len(rows) // MOST) or 1
     rows = rows[::step]
     log_scales, thin = scene.log_scales[rows], scene.log_scales[rows].argmin(-1, keepdim=True)
     wider = torch.full_like(log_scales, 0.5 * math.log(step)).scatter_(1, thin, 0.0)

@@ -2,6 +2,7 @@
 
 import copy
 from collections.abc import Callable, Iterator
+from contextlib import nullcontext
 from typing import NamedTuple, TypeAlias
 
 import torch
@@ -9,6 +10,7 @@ from torch import Tensor
 
 from .. import rotations
 from ..errors import InputError
+from ..threads import one_thread
 from ..types import StateTensor, Vec3
 from . import sh as harmonics
 from .gaussians import GaussianScene
@@ -32,6 +34,7 @@ from .transform import (
 # frame 0, which is the capture itself.
 ALWAYS, FIRST, LATER = 0, 1, 2  # in all frames, in frame 0 alone, from frame 1 on
 AT_A_TIME = 2**18  # Gaussians
+FEW = 20_000  # Gaussians that one thread moves as fast as two that wait for each other
 
 Shade: TypeAlias = Callable[[int], tuple[Tensor, Tensor]]
 """Rows ``(n,)`` that lie in the shadow in a frame, and the factors ``(n,)`` on their colours."""
@@ -155,10 +158,11 @@ class AnimatedScene:
         tracks = [
             _Track(scene, buffers[1], i, z0, z, self.form) for i, (z0, z) in self.states.items()
         ]
-        opacities = scene.opacities
+        opacities, few = scene.opacities, sum(len(track.rows) for track in tracks) < FEW
         for t in range(self.length):
-            for track in tracks:
-                track.write(t, *buffers)
+            with one_thread() if few else nullcontext():
+                for track in tracks:
+                    track.write(t, *buffers)
             turns = {track.index: track.turns[t] for track in tracks}
             opacities = self._opacities(t) if t < 2 else opacities  # the same ever after
             yield Frame(*buffers, turns, opacities, self._factors(t))
