@@ -30,6 +30,7 @@ from .staging import STAGE_SIZE, Spot, move_stage, settle
 from .state import State
 from .types import StateTensor, Times
 from .world.bodies import Body, lowest
+from .world.colliders import within_any
 from .world.simulation import EngineName, Simulation
 
 DISC = 3.0  # radius of the visible floor beyond the way, in heights of the object
@@ -364,12 +365,8 @@ def _reaches(stage: Stage, bodies: Sequence[Body], states: Sequence[StateTensor]
 def _beside(disc: GaussianScene, world: WorldFrame, around: Ground) -> GaussianScene:
     """The part of a disc that does not lie under anything solid: it would shine through."""
     assert around.solid is not None
-    x = world.to_physics(disc.means).numpy()[:, None, ::2]
-    low, high = (around.solid.boxes[None, :, side, ::2] for side in (0, 1))
-    covered = np.zeros(len(disc), bool)
-    for part in np.array_split(np.arange(low.shape[1]), max(1, low.shape[1] // 1000)):
-        covered |= ((x >= low[:, part]) & (x <= high[:, part])).all(-1).any(-1)
-    return disc[torch.from_numpy(~covered)]
+    x = world.to_physics(disc.means).numpy()[:, ::2].astype(float)
+    return disc[torch.from_numpy(~within_any(x, around.solid.boxes[:, :, ::2]))]
 
 
 def _patch(plane: Plane, near: Tensor, radius: float) -> tuple[Tensor, Tensor, Tensor]:

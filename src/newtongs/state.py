@@ -149,7 +149,8 @@ def replace(z: StateLike, **fields: Tensor | Sequence[float] | float | None) -> 
 def _join(parts: Mapping[str, Tensor]) -> StateTensor:
     """One state tensor of fields whose leading dimensions broadcast."""
     try:
-        shape = torch.broadcast_shapes(*(x.shape[:-1] for x in parts.values()))
+        # Not torch.broadcast_shapes, whose first call imports sympy, for a second.
+        shape = torch.broadcast_tensors(*(x[..., 0] for x in parts.values()))[0].shape
     except RuntimeError as error:
         given = ", ".join(f"{k} {tuple(x.shape)}" for k, x in parts.items() if x.dim() > 1)
         raise InputError(f"leading dimensions of the fields must agree, got {given}") from error

@@ -1,5 +1,6 @@
 """``newtongs animate`` and ``newtongs replay``: from a splat file to a moving splat."""
 
+import warnings
 from collections.abc import Sequence
 from dataclasses import dataclass, fields, replace
 from pathlib import Path
@@ -10,12 +11,12 @@ import tyro
 from ..errors import InputError
 from .apps import app
 from .console import check_folder, check_scene, progress_bar
+from .viewing import CameraPath, View, fitting_view, hidden, hidden_line
 from .words import parse_push, short, tell
 
 if TYPE_CHECKING:
     from ..pushes import Physics, Push
     from ..scene.animation import Animation
-    from ..scene.cameras import Camera
     from ..scene.world_frame import WorldFrame
 
 Color = tuple[float, float, float]
@@ -26,7 +27,7 @@ REACHED = 0.25  # physics units by which a goal may be missed: half an object's 
 PAPER_WORDS = {"dynamics": "learned", "scale": "free", "contact": "paper", "framing": "paper"}
 REFUSED_BY_PAPER = (
     "checkpoint", "hollow", "friction", "loose", "motion", "plane", "box", "background", "height",
-    "ground", "at", "turn", "lift", "meters_per_unit", "azimuth", "elevation",
+    "ground", "at", "turn", "lift", "meters_per_unit", "azimuth", "elevation", "camera_path",
 )  # fmt: skip
 
 
@@ -40,11 +41,14 @@ class Picture:
     (one page that plays)."""
     size: tuple[int, int] = (512, 512)
     """Width and height of the picture in pixels."""
-    azimuth: float = 25.0
+    azimuth: float | None = None
     """Where the camera stands around the object, in degrees. At 0 it looks along -z: x is to the
-    right."""
-    elevation: float = 14.0
-    """How far it looks down, in degrees."""
+    right. Default: 25, or a side from which nothing hides the object."""
+    elevation: float | None = None
+    """How far it looks down, in degrees. Default: 14, or more where that helps."""
+    camera_path: CameraPath = "still"
+    """still: the camera stands. orbit: it turns by 90 degrees around the motion. follow: it moves
+    along with the object. For films and sheets; html has the first view."""
     framing: Literal["fit", "paper"] | None = None
     """fit: the nearest camera that sees the whole motion (the default). paper: the paper's orbit of
     four views, radius 5 and elevation 1.2 around the mean position (the default of --paper); films
@@ -69,18 +73,19 @@ class Picture:
             raise InputError(f"size: expected 1 to {LARGEST} pixels a side, got {self.size}")
         if self.color is not None and not all(0 <= c <= 1 for c in self.color):
             raise InputError(f"color: expected three numbers from 0 to 1, got {self.color}")
-        if not (abs(self.azimuth) <= 3600 and abs(self.elevation) < 90):
+        if not (abs(self.azimuth or 0) <= 3600 and abs(self.elevation or 0) < 90):
             raise InputError("azimuth and elevation are degrees; elevation lies within 90")
         self.refuse_two_cameras()
 
     def refuse_two_cameras(self) -> None:
         """The camera of a capture, or of the paper, stands where it stands."""
         fixed = "--cameras" if self.cameras else "--framing paper"
-        names = ("framing", "azimuth", "elevation") if self.cameras else ("azimuth", "elevation")
+        names = ["framing"] if self.cameras else []
         if self.cameras or self.framing == "paper":
-            for name in names:
+            for name in (*names, "azimuth", "elevation", "camera_path"):
                 if getattr(self, name) != getattr(Picture, name):
-                    raise InputError(f"--{name} contradicts {fixed}; leave one of them out")
+                    flag = name.replace("_", "-")
+                    raise InputError(f"--{flag} contradicts {fixed}; leave one of them out")
 
     def check_output(self, out: Path) -> None:
         """Refuse before the work what could not be drawn or written after it."""
@@ -91,17 +96,31 @@ class Picture:
         require_formats(self.formats)
         require_backend(self.renderer)
 
-    def views(self, animation: "Animation") -> "list[Camera]":
+    @property
+    def fixed(self) -> str | None:
+        """The flag that says where the camera stands."""
+        return "--cameras" if self.cameras else "--framing paper" if self.framing else None
+
+    def views(self, animation: "Animation") -> list[View]:
         """The camera asked for, or one that sees the whole motion; the paper's orbit has four."""
-        from ..scene.framing import default_camera, paper_orbit
+        from ..scene.framing import paper_orbit
         from ..scene.io.camera_files import load_cameras
 
         if self.cameras is not None:
-            return load_cameras(self.cameras)[:1]
+            return [*load_cameras(self.cameras)[:1]]
         if self.framing == "paper":
-            return paper_orbit(animation, self.size)
-        angles = {"azimuth": self.azimuth, "elevation": self.elevation}
-        return [default_camera(animation, self.size, **angles)]
+            return [*paper_orbit(animation, self.size)]
+        way = self.camera_path
+        return [fitting_view(animation, self.size, way, self.azimuth, self.elevation)]
+
+    def seen_views(self, animation: "Animation", json: Path | None) -> list[View]:
+        """The views, with a warning where the object is hardly to be seen in them."""
+        views = self.views(animation)
+        found = hidden(animation, views)
+        if found:
+            line = hidden_line(animation, self.size, found, len(views), fixed=self.fixed, json=json)
+            warnings.warn(line, stacklevel=2)
+        return views
 
     def write(
         self, animation: "Animation", out: Path, name: str, color: Color, source: str | None = None
@@ -112,8 +131,9 @@ class Picture:
         formats = parse_formats(self.formats)
         pictures = [each for each in formats if FORMATS[each].pictures]
         written: list[Path] = []
+        views = self.seen_views(animation, out / f"{name}.json" if "json" in formats else None)
         with progress_bar("steps") as advance:
-            for i, camera in enumerate(self.views(animation)):
+            for i, camera in enumerate(views):
                 if i and not pictures:
                     break
                 paths = export(
@@ -124,15 +144,16 @@ class Picture:
                 )  # fmt: skip
                 written += paths.values()
         for path in written:
-            print(f"{path}  {size_of(path) / 1e3:,.0f} kB{self.loss(animation, path)}")
+            print(f"{path}  {size_of(path) / 1e3:,.0f} kB{self.loss(animation, path, views[0])}")
 
-    def loss(self, animation: "Animation", path: Path) -> str:
+    def loss(self, animation: "Animation", path: Path, view: View) -> str:
         """What compression cost a file, in words; nothing where it was not compressed."""
         from ..exports import lost
 
         if path.suffix not in (".glb", ".html"):
             return ""
-        decibels = lost(animation, path, self.views(animation)[0], COMPRESS[self.compress])
+        first = view[0] if isinstance(view, list) else view
+        decibels = lost(animation, path, first, COMPRESS[self.compress])
         return "" if decibels is None else f", compressed: loss {decibels:.1f} dB"
 
 
@@ -252,7 +273,12 @@ class Animate(Picture):
     no_shadow: bool = False
     """Do not darken what lies under the moving objects."""
 
-    def views(self, animation: "Animation") -> "list[Camera]":
+    @property
+    def fixed(self) -> str | None:
+        """The flag that says where the camera stands."""
+        return "--paper" if self.paper and not self.cameras else super().fixed
+
+    def views(self, animation: "Animation") -> list[View]:
         """As elsewhere; the paper's own with ``--paper``."""
         if self.paper and self.framing is None:
             return replace(self, framing="paper").views(animation)
@@ -401,7 +427,8 @@ class Animate(Picture):
                 where = f"put {name}=... into it" if flag == "push" else "leave one of them out"
                 why = "contradicts" if flag == "paper" else "is ignored beside"
                 word = "contact paper" if flag == "contact" else flag
-                raise InputError(f"--{name} {why} --{word}; {where}")
+                flag_ = name.replace("_", "-")
+                raise InputError(f"--{flag_} {why} --{word}; {where}")
 
     def stage_ground(self) -> "WorldFrame | None":
         """The background's up and floor, if they were given."""

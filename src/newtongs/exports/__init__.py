@@ -16,6 +16,7 @@ from typing import Any, TypeAlias
 from ..errors import InputError, unknown_name
 from ..render.scenes import BACKENDS
 from ..render.video import contact_sheet, write_video
+from ..render.viewpoints import clear_camera
 from ..scene.animation import Animation
 from ..scene.cameras import Camera
 from ..scene.framing import default_camera
@@ -74,6 +75,9 @@ class _Job:
 
     animation: Animation
     camera: Camera
+    """Of what has one view: the first of the film's."""
+    cameras: Camera | Sequence[Camera]
+    """Of films: for all frames, or one a frame."""
     background: Sequence[float]
     fps: float
     title: str
@@ -163,7 +167,7 @@ def export(
     formats: str | Iterable[str],
     *,
     name: str = "animation",
-    camera: Camera | None = None,
+    camera: Camera | Sequence[Camera] | None = None,
     size: tuple[int, int] = (512, 512),
     background: Sequence[float] = WHITE,
     fps: float | None = None,
@@ -181,7 +185,8 @@ def export(
         folder: made when it is not there.
         formats: names of :data:`FORMATS`.
         name: of the files, without ending.
-        camera: of the films and first view of the page; default one that sees all of the motion.
+        camera: of the films and first view of the page; or one a frame, of which the page has the
+            first. Default: one that sees all of the motion, from a side where nothing hides it.
         size: width and height of the default camera's picture, in pixels.
         background: RGB where nothing is.
         fps: frames a second of the films; default real time. Every frame of the animation is one
@@ -203,9 +208,10 @@ def export(
         raise unknown_name("renderer", backend, BACKENDS)
     _check_name(name)
     _check_folder(folder)
-    view = camera or default_camera(animation, size)
+    view = _checked(camera, len(animation)) if camera else clear_camera(animation, size)
+    first = view if isinstance(view, Camera) else view[0]
     rate = animation.fps if fps is None else fps
-    job = _Job(animation, view, background, rate, title or name, source, sh_degree, compress)
+    job = _Job(animation, first, view, background, rate, title or name, source, sh_degree, compress)
     tell = progress or (lambda what, done, of: None)
     written = {}
     with _drawn(job, names, backend, tell):
@@ -246,7 +252,7 @@ def _drawn(job: _Job, names: list[str], backend: str, tell: Progress) -> Iterato
         return
     report = partial(_of_frames, tell, "frames", len(job.animation))
     options: dict[str, Any] = {"backend": backend, "background": job.background}
-    with films.film(job.animation, job.camera, progress=report, **options) as frames:
+    with films.film(job.animation, job.cameras, progress=report, **options) as frames:
         job.frames = frames
         yield
 
@@ -262,6 +268,15 @@ def _require(format: Format, name: str) -> None:
             f"format {name!r} needs {format.module}; "
             f"install it with: pip install 'newtongs[{format.extra}]'"
         )
+
+
+def _checked(camera: Camera | Sequence[Camera], frames: int) -> Camera | Sequence[Camera]:
+    """One camera, or as many as there are frames, told before the first is drawn."""
+    if not isinstance(camera, Camera) and len(camera) != frames:
+        raise InputError(
+            f"camera: expected one, or one for each of {frames} frames, got {len(camera)}"
+        )
+    return camera
 
 
 def _check_name(name: str) -> None:

@@ -22,14 +22,18 @@ Film = npt.NDArray[np.uint8]  # (T, H, W, 3)
 @contextmanager
 def film(
     animation: Animation,
-    camera: Camera,
+    camera: Camera | Sequence[Camera],
     *,
     backend: str,
     background: Sequence[float],
     progress: Callable[[int], None] | None = None,
 ) -> Iterator[Film]:
-    """All pictures ``(T, H, W, 3)`` as bytes, in a temporary file rather than in memory."""
-    shape = (len(animation), camera.height, camera.width, 3)
+    """All pictures ``(T, H, W, 3)`` as bytes, in a temporary file rather than in memory.
+
+    ``camera`` is one for all frames, or one a frame.
+    """
+    first = camera if isinstance(camera, Camera) else camera[0]
+    shape = (len(animation), first.height, first.width, 3)
     pictures = render_frames(
         animation.frames(), camera, backend=backend, background=background, progress=progress
     )

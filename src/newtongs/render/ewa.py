@@ -6,9 +6,10 @@ threads. ``newtongs.render.reference`` says the same without tiles, slowly, in f
 extra ``newtongs[fast]``.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
-from typing import Any, TypeVar
+from contextlib import contextmanager
+from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
 import torch
@@ -21,14 +22,14 @@ from .rendering import Rendering
 
 try:
     from . import ewa_project, ewa_tiles
-    from .ewa_records import RECORD
+    from .ewa_records import RECORD, Array, Indices, Layer
 except ImportError as error:
     raise InputError(
         "the ewa renderer needs numba; install it with: pip install 'newtongs[fast]'"
     ) from error
 
 CHUNK = 4096  # Gaussians projected at a time
-Result = TypeVar("Result")
+Share: TypeAlias = Callable[[Callable[[int], Any], range], list[Any]]
 
 
 @torch.no_grad()
@@ -39,49 +40,83 @@ def draw(splat: Splat) -> Rendering:
 
 @torch.no_grad()
 def draw_counting(splat: Splat) -> tuple[Rendering, int, int]:
-    """The picture and its work: pairs of a tile and a Gaussian in it, pixels blended in all."""
-    splats, view, background = _splats(splat), _view(splat.camera), _array(splat.background)
-    n, out = len(splats.means), np.empty((view.height, view.width, 5), np.float32)
-    records, seen = np.empty((n, RECORD), np.float32), np.empty(n, np.bool_)
+    """The picture and its work: pairs of a tile and a Gaussian drawn in it, pixels blended."""
+    with sharing() as share:
+        layer = projected(splats_of(splat), view_of(splat.camera), share)
+        drawn = draw_layer(layer, splat.camera, array(splat.background), share)
+    picture = rendering(drawn.pixels, splat.means.device)
+    return picture, sum(len(x) for _, x in drawn.lists), drawn.blended
+
+
+class Drawn(NamedTuple):
+    """A picture, and which Gaussians made it."""
+
+    pixels: Array
+    """``(H, W, 5)``: red, green, blue, depth, alpha."""
+    lists: list[tuple[Any, Indices]]
+    """For each strip where its tiles' lists start, and the lists, see ``ewa_tiles.draw_strip``."""
+    blended: int
+    """Pixels, each Gaussian's counted."""
+
+
+@contextmanager
+def sharing() -> Iterator[Share]:
+    """``share(work, items)`` does the work for each number on as many threads as torch has.
+
+    Not numba's own threads: they abort when two Python threads use them at once.
+    """
     with ThreadPoolExecutor(torch.get_num_threads()) as pool:
-
-        def share(work: Callable[[int], Result], items: range) -> list[Result]:
-            # Not numba's own threads: they abort when two Python threads use them at once.
-            return list(pool.map(work, items))  # waits, and raises what a thread raised
-
-        share(
-            lambda i: ewa_project.project(splats, view, i, min(i + CHUNK, n), records, seen),
-            range(0, n, CHUNK),
-        )
-        records = ewa_tiles.by_depth(records, seen)
-        strips = -(-view.height // ewa_tiles.TILE)
-        start, members = ewa_tiles.bin_strips(records, strips)
-        work = share(
-            lambda s: ewa_tiles.draw_strip(
-                records, members[start[s] : start[s + 1]], s, background, out
-            ),
-            range(strips),
-        )
-    pixels = torch.from_numpy(out).to(splat.means.device)
-    picture = Rendering(pixels[..., :3], pixels[..., 3], pixels[..., 4])
-    return picture, sum(pairs for pairs, _ in work), sum(blended for _, blended in work)
+        yield lambda work, items: list(pool.map(work, items))  # waits, raises what a thread raised
 
 
-def _splats(splat: Splat) -> ewa_project.Splats:
+def projected(splats: ewa_project.Splats, view: ewa_project.View, share: Share) -> Layer:
+    """What a camera sees, near to far."""
+    n = len(splats.means)
+    records, seen = np.empty((n, RECORD), np.float32), np.empty(n, np.bool_)
+    share(
+        lambda i: ewa_project.project(splats, view, i, min(i + CHUNK, n), records, seen),
+        range(0, n, CHUNK),
+    )
+    return ewa_tiles.by_depth(records, seen)
+
+
+def draw_layer(layer: Layer, camera: Camera, background: Array, share: Share) -> Drawn:
+    """All strips of tiles."""
+    out = np.empty((camera.height, camera.width, 5), np.float32)
+    strips = range(-(-camera.height // ewa_tiles.TILE))
+    start, members = ewa_tiles.bin_strips(layer.records, len(strips))
+    done = share(
+        lambda s: ewa_tiles.draw_strip(
+            layer.records, members[start[s] : start[s + 1]], s, background, out
+        ),
+        strips,
+    )
+    return Drawn(out, [(at, its) for at, its, _ in done], sum(blended for *_, blended in done))
+
+
+def rendering(pixels: Array, device: torch.device | str = "cpu") -> Rendering:
+    """Pixels ``(H, W, 5)`` as a picture."""
+    x = torch.from_numpy(pixels).to(device)
+    return Rendering(x[..., :3], x[..., 3], x[..., 4])
+
+
+def splats_of(splat: Splat) -> ewa_project.Splats:
     """Arrays for compiled code; those that something else stands in for are empty."""
     scene, none = splat.scene, np.empty((0, 6), np.float32)
     return ewa_project.Splats(
-        means=_array(splat.means),
-        quats=_array(scene.quats),
-        scales=_array(scene.scales),
-        covariances=none if splat.covariances is None else _array(splat.covariances),
-        opacities=_array(splat.opacities),
-        sh=_array(splat.sh if splat.colors is None else splat.sh[:0]),
-        colors=_array(scene.means[:0] if splat.colors is None else splat.colors),
+        means=array(splat.means),
+        quats=array(scene.quats),
+        scales=array(scene.scales),
+        covariances=none if splat.covariances is None else array(splat.covariances),
+        opacities=array(splat.opacities),
+        sh=array(splat.sh if splat.colors is None else splat.sh[:0]),
+        colors=array(scene.means[:0] if splat.colors is None else splat.colors),
+        shade=array(scene.means[:0, 0] if splat.shade is None else splat.shade),
     )
 
 
-def _view(camera: Camera) -> ewa_project.View:
+def view_of(camera: Camera) -> ewa_project.View:
+    """A camera for compiled code."""
     K = camera.K.double()
     return ewa_project.View(
         w2c=camera.w2c[:3].double().cpu().contiguous().numpy(),
@@ -95,6 +130,6 @@ def _view(camera: Camera) -> ewa_project.View:
     )
 
 
-def _array(x: Tensor) -> np.ndarray[Any, np.dtype[np.float32]]:
+def array(x: Tensor) -> Array:
     """A contiguous float32 array on the CPU, without a copy where it is one already."""
     return x.detach().to("cpu", torch.float32).contiguous().numpy()

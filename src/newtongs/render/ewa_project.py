@@ -73,6 +73,7 @@ class Splats(NamedTuple):
     opacities: Array  # (N,)
     sh: Array  # (N, K, 3); or (0, K, 3) to take colors
     colors: Array  # (N, 3)
+    shade: Array  # (N,): factors on the colours; or (0,)
 
 
 @compiled("contract")
@@ -106,20 +107,17 @@ def _projected_covariance(
     view: View,
     x: float,
     y: float,
-    z: float,
+    nearness: float,
 ) -> tuple[float, float, float]:
     """``J W Sigma W^T J^T`` plus the low-pass: entries ``A`` (xx), ``B`` (xy), ``C`` (yy).
 
-    ``J`` is taken at the view's margin for Gaussians outside it, where it would explode.
+    ``x`` and ``y`` are those of the camera over its ``z``, ``nearness`` is ``1 / z``. ``J`` is
+    taken at the view's margin for Gaussians outside it, where it would explode.
     """
     margin_x, margin_y = VIEW_MARGIN * 0.5 * view.width, VIEW_MARGIN * 0.5 * view.height
-    tx = min(
-        max(x / z, -(view.cx + margin_x) / view.fx), (view.width - view.cx + margin_x) / view.fx
-    )
-    ty = min(
-        max(y / z, -(view.cy + margin_y) / view.fy), (view.height - view.cy + margin_y) / view.fy
-    )
-    W, jx, jy = view.w2c, view.fx / z, view.fy / z
+    tx = min(max(x, -(view.cx + margin_x) / view.fx), (view.width - view.cx + margin_x) / view.fx)
+    ty = min(max(y, -(view.cy + margin_y) / view.fy), (view.height - view.cy + margin_y) / view.fy)
+    W, jx, jy = view.w2c, view.fx * nearness, view.fy * nearness
     # Rows of J W.
     m0, m1, m2 = (
         jx * (W[0, 0] - tx * W[2, 0]),
@@ -148,8 +146,8 @@ def _projected_covariance(
     return A, B, C
 
 
-@compiled("contract")
-def _shade(splats: Splats, i: int, view: View, out: Array) -> None:
+@compiled("contract", inside=True)
+def _color(splats: Splats, i: int, view: View, out: Array) -> None:
     """Colour seen from the camera, ``max(0, 0.5 + sum_k sh_k Y_k(d))``."""
     if not len(splats.sh):
         for c in range(3):
@@ -175,30 +173,40 @@ def _shade(splats: Splats, i: int, view: View, out: Array) -> None:
         out[RED + c] = max(s, ZERO)
 
 
-@compiled("contract")
+@compiled("contract", inside=True)
 def _record(splats: Splats, i: int, view: View, out: Array) -> bool:
     """Fill the record of Gaussian ``i``; False when no pixel can see it."""
     W, m, o = view.w2c, splats.means[i], np.float64(splats.opacities[i])
     z = W[2, 0] * m[0] + W[2, 1] * m[1] + W[2, 2] * m[2] + W[2, 3]
     if not (z >= NEAR and o >= ALPHA_MIN):  # NaN fails too
         return False
-    x = W[0, 0] * m[0] + W[0, 1] * m[1] + W[0, 2] * m[2] + W[0, 3]
-    y = W[1, 0] * m[0] + W[1, 1] * m[1] + W[1, 2] * m[2] + W[1, 3]
-    px, py = view.fx * x / z + view.cx, view.fy * y / z + view.cy
-    xx, xy, yy = _projected_covariance(_covariance(splats, i), view, x, y, z)
-    det = xx * yy - xy * xy
-    reach = 2 * math.log(o / ALPHA_MIN)  # squared distance, in standard deviations, of 1 / 255
-    ext_x, ext_y = math.sqrt(reach * xx), math.sqrt(reach * yy)
+    nearness = 1 / z  # divisions and square roots are most of the work here
+    x = nearness * (W[0, 0] * m[0] + W[0, 1] * m[1] + W[0, 2] * m[2] + W[0, 3])
+    y = nearness * (W[1, 0] * m[0] + W[1, 1] * m[1] + W[1, 2] * m[2] + W[1, 3])
+    px, py = view.fx * x + view.cx, view.fy * y + view.cy
+    xx, xy, yy = _projected_covariance(_covariance(splats, i), view, x, y, nearness)
+    det, sigma_x, sigma_y = xx * yy - xy * xy, math.sqrt(xx), math.sqrt(yy)
+    squared = 2 * math.log(o * (1 / ALPHA_MIN))
+    reach = math.sqrt(squared)  # distance, in standard deviations, of 1 / 255
+    ext_x, ext_y = reach * sigma_x, reach * sigma_y
     inside_x = px + ext_x > 0 and px - ext_x < view.width
     inside_y = py + ext_y > 0 and py - ext_y < view.height
     if not (det > 0 and det < np.inf and inside_x and inside_y):
         return False
     out[IX], out[IY] = math.floor(px), math.floor(py)
     out[HX], out[HY] = 0.5 - (px - math.floor(px)), 0.5 - (py - math.floor(py))
-    out[A], out[G], out[B] = LOG2_ROOT * math.sqrt(yy / det), xy / yy, LOG2_ROOT / math.sqrt(yy)
-    out[P_MAX], out[DY_WIDEST] = LOG2_ROOT**2 * reach, xy * math.sqrt(reach / xx)
+    narrow = 1 / sigma_y
+    out[A], out[G], out[B] = (
+        LOG2_ROOT * sigma_y / math.sqrt(det),
+        xy * narrow * narrow,
+        LOG2_ROOT * narrow,
+    )
+    out[P_MAX], out[DY_WIDEST] = LOG2_ROOT**2 * squared, reach * xy / sigma_x
     out[OPACITY], out[DEPTH], out[EXT_X], out[EXT_Y] = o, z, ext_x, ext_y
-    _shade(splats, i, view, out)
+    _color(splats, i, view, out)
+    if len(splats.shade):
+        for c in range(3):
+            out[RED + c] *= splats.shade[i]
     return True
 
 

@@ -7,7 +7,7 @@ float32 is enough for a needle that crosses the whole picture.
 """
 
 from collections.abc import Callable
-from typing import Any, TypeAlias, TypeVar
+from typing import Any, NamedTuple, TypeAlias, TypeVar
 
 import numba
 import numpy as np
@@ -27,10 +27,20 @@ IX, HX, IY, HY, A, G, B, P_MAX, DY_WIDEST, OPACITY, RED, GREEN, BLUE, DEPTH, EXT
 RECORD = 16
 
 
-def compiled(*fastmath: str) -> Callable[[Function], Function]:
+class Layer(NamedTuple):
+    """Projected Gaussians from near to far."""
+
+    records: Array  # (n, 16)
+    rows: Indices  # (n,): which Gaussian each is; of two equally far the lower row is in front
+
+
+def compiled(*fastmath: str, inside: bool = False) -> Callable[[Function], Function]:
     """Compile on the first call and keep the result on disk.
 
-    ``contract`` permits a fused multiply-add, ``nsz`` to forget the sign of zero.
+    ``contract`` permits a fused multiply-add, ``nsz`` to forget the sign of zero. ``inside`` puts
+    the function's code where it is called: an array as an argument is seven numbers on the stack.
     """
-    decorate: Any = numba.njit(cache=True, nogil=True, error_model="numpy", fastmath=set(fastmath))
+    decorate: Any = numba.njit(
+        cache=True, nogil=True, error_model="numpy", fastmath=set(fastmath), forceinline=inside
+    )
     return decorate

@@ -29,6 +29,7 @@ from .ewa_records import (
     B,
     G,
     Indices,
+    Layer,
     compiled,
 )  # fmt: skip
 from .footprint import ALPHA_CAP, ALPHA_MIN, T_MIN
@@ -56,8 +57,8 @@ E0, E1, E2, E3, E4, E5 = map(
 
 
 @compiled()
-def by_depth(records: Array, seen: Any) -> Array:
-    """Records of the visible Gaussians from near to far; equal depths keep their order.
+def by_depth(records: Array, seen: Any) -> Layer:
+    """The visible Gaussians from near to far; equal depths keep their order.
 
     A radix sort: the bits of positive floats are ordered as the floats are.
     """
@@ -77,7 +78,7 @@ def by_depth(records: Array, seen: Any) -> Array:
     for i in range(n):
         for c in range(RECORD):
             out[i, c] = records[order[i], c]
-    return out
+    return Layer(out, order)
 
 
 @compiled()
@@ -133,25 +134,30 @@ def bin_strips(records: Array, strips: int) -> tuple[Any, Indices]:
 
 
 @compiled("contract")
-def _edge(r: Array, dy: float) -> float:
+def _edge(records: Array, n: int, dy: float) -> float:
     """How far the footprint reaches in +x of its centre, on the line ``dy`` below it."""
-    v = r[B] * dy
-    return r[G] * dy + math.sqrt(max(np.float64(r[P_MAX]) - v * v, 0.0)) / r[A]
+    v = records[n, B] * dy
+    return (
+        records[n, G] * dy
+        + math.sqrt(max(np.float64(records[n, P_MAX]) - v * v, 0.0)) / records[n, A]
+    )
 
 
 @compiled("contract")
-def _tile_span(r: Array, y0: int, tiles: int) -> tuple[int, int]:
+def _tile_span(records: Array, n: int, y0: int, tiles: int) -> tuple[int, int]:
     """Tiles of the strip from row ``y0`` that the footprint touches.
 
     Exact for the ellipse: its widest point in the strip is the widest of all or on the border.
     """
-    top = max(np.float64(y0 - r[IY] + r[HY]), -np.float64(r[EXT_Y]))
-    bottom = min(np.float64(y0 - r[IY] + r[HY] + (TILE - 1)), np.float64(r[EXT_Y]))
+    top = max(np.float64(y0 - records[n, IY] + records[n, HY]), -np.float64(records[n, EXT_Y]))
+    bottom = min(
+        np.float64(y0 - records[n, IY] + records[n, HY] + (TILE - 1)), np.float64(records[n, EXT_Y])
+    )
     if top > bottom + MARGIN:
         return 0, 0
-    x, widest = np.float64(r[IX]) + 0.5 - r[HX], np.float64(r[DY_WIDEST])
-    right = _edge(r, min(max(widest, top), bottom))
-    left = -_edge(r, -min(max(-widest, top), bottom))
+    x, widest = np.float64(records[n, IX]) + 0.5 - records[n, HX], np.float64(records[n, DY_WIDEST])
+    right = _edge(records, n, min(max(widest, top), bottom))
+    left = -_edge(records, n, -min(max(-widest, top), bottom))
     return _tiles(x + left - MARGIN, x + right + MARGIN, tiles)
 
 
@@ -161,7 +167,7 @@ def bin_tiles(records: Array, members: Indices, y0: int, tiles: int) -> tuple[An
     spans = np.empty((len(members), 2), np.int32)
     start = np.zeros(tiles + 1, np.int64)
     for j in range(len(members)):
-        first, last = _tile_span(records[members[j]], y0, tiles)
+        first, last = _tile_span(records, members[j], y0, tiles)
         spans[j, 0], spans[j, 1] = first, last
         for t in range(first, last):
             start[t + 1] += 1
@@ -177,6 +183,9 @@ def bin_tiles(records: Array, members: Indices, y0: int, tiles: int) -> tuple[An
 
 # --- blend ----------------------------------------------------------------------------------------
 
+# Records are passed as array and index: a view of one would be counted, and all threads count the
+# views of an array in one place.
+
 # A tile is its blocks one after the other, and a block its planes: transmittance, colour, depth.
 # Unsigned, because numba guards a signed index against being negative, which stops the compiler
 # from taking eight pixels at a time.
@@ -184,15 +193,25 @@ BLOCK = np.uint64(BLOCK_X * BLOCK_Y)
 T_PLANE, R_PLANE, G_PLANE, B_PLANE, D_PLANE = (np.uint64(i) * BLOCK for i in range(5))
 PLANES = np.uint64(5)
 WIDE, HIGH = TILE // BLOCK_X, TILE // BLOCK_Y  # blocks in a tile
+ALL = (1 << WIDE * HIGH) - 1  # of them, as bits
 GRID_Y, GRID_X = np.divmod(np.arange(BLOCK, dtype=np.float32), np.float32(BLOCK_X))
 
 
 @compiled()
-def _splat(r: Array, x0: int, y0: int, tile: Array) -> int:
-    """Blend one Gaussian into the blocks of a tile that its box touches; returns how many."""
+def _splat(records: Array, n: int, x0: int, y0: int, tile: Array, closed: int) -> int:
+    """Blend one Gaussian into the blocks of a tile that its box touches; returns how many.
+
+    The bits of ``closed`` are blocks in which nothing can be seen any more.
+    """
     blocks = 0
-    hx, hy = np.float32(x0 - r[IX]) + r[HX], np.float32(y0 - r[IY]) + r[HY]
-    reach_x, reach_y = r[EXT_X] + np.float32(MARGIN), r[EXT_Y] + np.float32(MARGIN)
+    hx, hy = (
+        np.float32(x0 - records[n, IX]) + records[n, HX],
+        np.float32(y0 - records[n, IY]) + records[n, HY],
+    )
+    reach_x, reach_y = (
+        records[n, EXT_X] + np.float32(MARGIN),
+        records[n, EXT_Y] + np.float32(MARGIN),
+    )
     for j in range(HIGH):
         dy = hy + np.float32(j * BLOCK_Y)
         if dy > reach_y or dy < -reach_y - np.float32(BLOCK_Y - 1):
@@ -201,20 +220,32 @@ def _splat(r: Array, x0: int, y0: int, tile: Array) -> int:
             dx = hx + np.float32(i * BLOCK_X)
             if dx > reach_x or dx < -reach_x - np.float32(BLOCK_X - 1):
                 continue
-            _blend(r, dx, dy, np.uint64(j * WIDE + i) * PLANES * BLOCK, tile)
+            if (closed >> (j * WIDE + i)) & 1:
+                continue
+            _blend(records, n, dx, dy, np.uint64(j * WIDE + i) * PLANES * BLOCK, tile)
             blocks += 1
     return blocks
 
 
 @compiled("contract", "nsz")
-def _blend(r: Array, hx: np.float32, hy: np.float32, at: Any, tile: Array) -> None:
+def _blend(records: Array, n: int, hx: np.float32, hy: np.float32, at: Any, tile: Array) -> None:
     """Blend one Gaussian into the block at index ``at``, whose first pixel is ``hx, hy`` from it.
 
     A pixel that has become opaque keeps its transmittance with the sign changed: every later weight
     is then discarded by the same test.
     """
-    ux, vy, o, slope = r[A], r[B], r[OPACITY], -r[G] * r[A]
-    red, green, blue, depth = r[RED], r[GREEN], r[BLUE], r[DEPTH]
+    ux, vy, o, slope = (
+        records[n, A],
+        records[n, B],
+        records[n, OPACITY],
+        -records[n, G] * records[n, A],
+    )
+    red, green, blue, depth = (
+        records[n, RED],
+        records[n, GREEN],
+        records[n, BLUE],
+        records[n, DEPTH],
+    )
     for k in range(BLOCK):
         dx, dy = GRID_X[k] + hx, GRID_Y[k] + hy
         u, v = ux * dx + slope * dy, vy * dy
@@ -238,14 +269,18 @@ def _blend(r: Array, hx: np.float32, hy: np.float32, at: Any, tile: Array) -> No
 
 
 @compiled()
-def _opaque(tile: Array) -> bool:
-    """Whether nothing behind can be seen any more."""
+def _closed(tile: Array, closed: int) -> int:
+    """Blocks, as bits, behind which nothing can be seen any more; those ``closed`` before stay."""
     for block in range(WIDE * HIGH):
-        at = np.uint64(block) * PLANES * BLOCK
+        if (closed >> block) & 1:
+            continue
+        at, hidden = np.uint64(block) * PLANES * BLOCK, 1
         for k in range(BLOCK):  # stops at an open pixel; a maximum would compile for minutes
             if tile[at + k] > ZERO:
-                return False
-    return True
+                hidden = 0
+                break
+        closed |= hidden << block
+    return closed
 
 
 @compiled()
@@ -280,20 +315,91 @@ def _store(tile: Array, x0: int, y0: int, background: Array, out: Array) -> None
 
 
 @compiled()
+def _blend_lists(
+    records: Array, rows: Indices, a: Indices, b: Indices, x0: int, y0: int, tile: Array
+) -> tuple[int, int]:
+    """Blend two lists of records, each near to far, as if they had been sorted together.
+
+    Of two equally far the lower row is in front. Returns how many of the first list were needed,
+    and the blocks blended.
+    """
+    i, j, blocks, closed = 0, 0, 0, 0
+    while i < len(a) or j < len(b):
+        if (i + j) % CHECK_EVERY == 0:
+            closed = _closed(tile, closed)
+            if closed == ALL:
+                break
+        first = j == len(b)
+        if not first and i < len(a):
+            near, far = records[a[i], DEPTH], records[b[j], DEPTH]
+            first = near < far or (near == far and rows[a[i]] < rows[b[j]])
+        at = a[i] if first else b[j]
+        i, j = i + first, j + (not first)
+        blocks += _splat(records, at, x0, y0, tile, closed)
+    return i, blocks
+
+
+@compiled()
 def draw_strip(
     records: Array, members: Indices, strip: int, background: Array, out: Array
-) -> tuple[int, int]:
-    """Draw one strip of tiles; returns its pairs of tile and Gaussian, and its blended pixels."""
+) -> tuple[Any, Indices, int]:
+    """Draw one strip of tiles; returns each tile's list as far as it was needed, blended pixels.
+
+    The lists are where each one starts ``(tiles + 1,)`` and all of them in one.
+    """
     y0, tiles = strip * TILE, -(-out.shape[1] // TILE)
     start, filled = bin_tiles(records, members, y0, tiles)
-    tile = np.empty(5 * TILE * TILE, np.float32)
-    blocks = 0
+    tile, none = np.empty(5 * TILE * TILE, np.float32), filled[:0]
+    needed, kept, blocks = np.zeros(tiles + 1, np.int64), 0, 0
     for t in range(tiles):
-        x0 = t * TILE
-        _clear(tile, out.shape[1] - x0, out.shape[0] - y0)
-        for j in range(start[t], start[t + 1]):
-            if (j - start[t]) % CHECK_EVERY == 0 and _opaque(tile):
-                break
-            blocks += _splat(records[filled[j]], x0, y0, tile)
-        _store(tile, x0, y0, background, out)
-    return len(filled), blocks * BLOCK_X * BLOCK_Y
+        _clear(tile, out.shape[1] - t * TILE, out.shape[0] - y0)
+        its = filled[start[t] : start[t + 1]]
+        count, more = _blend_lists(records, none, its, none, t * TILE, y0, tile)
+        for j in range(count):  # to the left: nothing that is still to be read is overwritten
+            filled[kept + j] = its[j]
+        kept, blocks = kept + count, blocks + more
+        needed[t + 1] = kept
+        _store(tile, t * TILE, y0, background, out)
+    return needed, filled[:kept], blocks * BLOCK_X * BLOCK_Y
+
+
+# --- draw again what has changed ------------------------------------------------------------------
+
+
+@compiled()
+def _any(marks: Any, rows: Indices) -> bool:
+    for i in range(len(rows)):  # noqa: SIM110 (numba knows no any)
+        if marks[rows[i]]:
+            return True
+    return False
+
+
+@compiled()
+def redraw_strip(
+    records: Array,
+    rows: Indices,
+    start: Any,
+    lists: Indices,
+    changed: Any,
+    members: Indices,
+    strip: int,
+    background: Array,
+    out: Array,
+) -> int:
+    """Draw the tiles of a strip that ``members`` touch, or that have a still one that ``changed``.
+
+    ``start`` and ``lists`` are those that :func:`draw_strip` gave for the still Gaussians, which
+    come first among the records. Whatever comes in between only makes a tile opaque earlier, so the
+    lists are long enough. Returns how many pixels were blended.
+    """
+    y0, tiles = strip * TILE, -(-out.shape[1] // TILE)
+    begin, filled = bin_tiles(records, members, y0, tiles)
+    tile, blocks = np.empty(5 * TILE * TILE, np.float32), 0
+    for t in range(tiles):
+        its, new = lists[start[t] : start[t + 1]], filled[begin[t] : begin[t + 1]]
+        if not (len(new) or _any(changed, its)):
+            continue
+        _clear(tile, out.shape[1] - t * TILE, out.shape[0] - y0)
+        blocks += _blend_lists(records, rows, its, new, t * TILE, y0, tile)[1]
+        _store(tile, t * TILE, y0, background, out)
+    return blocks * BLOCK_X * BLOCK_Y

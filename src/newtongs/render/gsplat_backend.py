@@ -29,6 +29,7 @@ def draw(splat: Splat) -> Rendering:
             f"the gsplat renderer takes a scene on a CUDA device, got {splat.means.device}; "
             "use scene.to('cuda') or backend='ewa'"
         )
+    splat = splat.darkened()
     scene, camera, like = splat.scene, splat.camera, splat.means.float()
     pixels, alpha, _ = rasterization(
         means=like.contiguous(),

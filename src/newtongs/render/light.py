@@ -38,6 +38,7 @@ FAINT_AT_A_TIME = 2**14  # Gaussians
 
 def draw(splat: Splat) -> Rendering:
     """One frame and one camera; covariances and view-dependent colour play no part."""
+    splat = splat.darkened()
     rgb = (0.5 + SH_C0 * splat.sh[:, 0]).clamp_min(0) if splat.colors is None else splat.colors
     color, depth, alpha = render_light(
         splat.means.float()[None],

@@ -1,7 +1,7 @@
 """What the renderers are given, checked once at the public edge."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from torch import Tensor
 
@@ -30,6 +30,16 @@ class Splat:
     """RGB ``(N, 3)`` in place of ``sh``."""
     opacities: Tensor
     """``(N,)``, 0 to 1."""
+    shade: Tensor | None = None
+    """Factors ``(N,)`` on the colours."""
+
+    def darkened(self) -> "Splat":
+        """The same with the factors worked into the colours, for renderers that know none."""
+        if self.shade is None:
+            return self
+        if self.colors is not None:
+            return replace(self, colors=self.colors * self.shade[:, None], shade=None)
+        return replace(self, sh=darkened(self.sh, self.shade), shade=None)
 
 
 def prepare(
@@ -50,20 +60,16 @@ def prepare(
     if camera.K[0, 1] != 0 or camera.K[1, 0] != 0:
         raise InputError("the renderers take cameras without skew: K[0, 1] and K[1, 0] must be 0")
     n = len(scene)
-    sh = scene.sh if sh is None else _shaped(sh, tuple(scene.sh.shape), "sh")
-    colors = None if colors is None else _shaped(colors, (n, 3), "colors")
-    if shade is not None:
-        factors = _shaped(shade, (n,), "shade")
-        sh, colors = darkened(sh, factors), None if colors is None else colors * factors[:, None]
     return Splat(
         scene=scene,
         camera=camera,
         background=_shaped(background, (3,), "background"),
         means=scene.means if means is None else _shaped(means, (n, 3), "means"),
         covariances=None if covariances is None else packed(covariances, n),
-        sh=sh,
-        colors=colors,
+        sh=scene.sh if sh is None else _shaped(sh, tuple(scene.sh.shape), "sh"),
+        colors=None if colors is None else _shaped(colors, (n, 3), "colors"),
         opacities=scene.opacities if opacities is None else _shaped(opacities, (n,), "opacities"),
+        shade=None if shade is None else _shaped(shade, (n,), "shade"),
     )
 
 

@@ -32,7 +32,7 @@ def draw_with_margin(splat: Splat) -> tuple[Rendering, Tensor]:
     relative distance of an alpha or a transmittance from its threshold.
     """
     camera, (mean, conic, depth, order) = splat.camera, _project(splat)
-    opacity, color = splat.opacities.double()[order], _colors(splat)[order]
+    opacity, color = splat.opacities.double()[order], _colors(splat.darkened())[order]
     features = torch.cat([color, depth.unsqueeze(-1)], dim=-1)
     y, x = torch.meshgrid(
         torch.arange(camera.height).double() + 0.5,

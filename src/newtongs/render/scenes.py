@@ -86,6 +86,14 @@ def render_frames(
         )
     if given and not still:
         raise InputError(f"{', '.join(given)} go with one scene for all frames, not with several")
+    if (
+        isinstance(scenes, AnimatedScene)
+        and isinstance(camera, Camera)
+        and _by_ewa(scenes, backend)
+    ):
+        prepare(scenes.scene, camera, background)  # a wrong camera is told now too
+        film = import_module(".ewa_film", __package__)
+        return _told(film.pictures(scenes, camera, background), progress)
     frames: Iterable[Any]
     if isinstance(camera, Camera):
         frames = zip(_frames(scenes, given), repeat(camera), strict=False)
@@ -93,7 +101,7 @@ def render_frames(
         frames = zip(_frames(scenes, given), camera, strict=False)
     else:
         frames = _together("scenes and cameras", _frames(scenes, given), camera)
-    return _drawn(frames, {"backend": backend, "background": background}, progress)
+    return _told(_drawn(frames, {"backend": backend, "background": background}), progress)
 
 
 def _frames(
@@ -125,13 +133,26 @@ def _together(what: str, *streams: Iterable[Any]) -> Iterator[tuple[Any, ...]]:
 def _drawn(
     frames: Iterable[tuple[tuple[GaussianScene, dict[str, Any]], Camera]],
     options: dict[str, Any],
-    progress: Callable[[int], None] | None,
 ) -> Iterator[Rendering]:
     """A function of its own, so that the checks above do not wait for the first frame."""
-    for done, ((scene, given), camera) in enumerate(frames, start=1):
+    for (scene, given), camera in frames:
         yield render(scene, camera, **(given | options))
+
+
+def _told(
+    pictures: Iterable[Rendering], progress: Callable[[int], None] | None
+) -> Iterator[Rendering]:
+    """The same pictures, with their number told after each."""
+    for done, picture in enumerate(pictures, start=1):
+        yield picture
         if progress:
             progress(done)
+
+
+def _by_ewa(scenes: AnimatedScene, backend: str) -> bool:
+    """Whether what is still can be drawn once for all frames."""
+    device = scenes.scene.device
+    return device.type == "cpu" and backend_for(backend, device) == "ewa"
 
 
 def require_backend(backend: str) -> None:

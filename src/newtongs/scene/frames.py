@@ -1,6 +1,8 @@
 """A scene in motion: frame after frame, of which only the objects' Gaussians are written."""
 
+import copy
 from collections.abc import Callable, Iterator
+from contextlib import nullcontext
 from typing import NamedTuple, TypeAlias
 
 import torch
@@ -8,6 +10,7 @@ from torch import Tensor
 
 from .. import rotations
 from ..errors import InputError
+from ..threads import one_thread
 from ..types import StateTensor, Vec3
 from . import sh as harmonics
 from .gaussians import GaussianScene
@@ -30,6 +33,8 @@ from .transform import (
 # When a Gaussian is to be seen: what was mended after an object left its place must not change
 # frame 0, which is the capture itself.
 ALWAYS, FIRST, LATER = 0, 1, 2  # in all frames, in frame 0 alone, from frame 1 on
+AT_A_TIME = 2**18  # Gaussians
+FEW = 20_000  # Gaussians that one thread moves as fast as two that wait for each other
 
 Shade: TypeAlias = Callable[[int], tuple[Tensor, Tensor]]
 """Rows ``(n,)`` that lie in the shadow in a frame, and the factors ``(n,)`` on their colours."""
@@ -104,9 +109,30 @@ class AnimatedScene:
     def still(self) -> Tensor:
         """Mask ``(N,)`` of what is the same in all frames, shadows aside."""
         out = torch.ones(len(self.scene), dtype=torch.bool, device=self.scene.means.device)
-        for index in self.states:
-            out[rows_of(self.scene, index)] = False
+        for index, pair in self.states.items():
+            if not unmoved(*pair, self.form).all():
+                out[rows_of(self.scene, index)] = False
         return out if self.presence is None else out & (self.presence == ALWAYS).to(out.device)
+
+    def moving(self) -> tuple[Tensor, "AnimatedScene"]:
+        """Rows ``(n,)`` that are not still, in order, and a scene of them alone, without shade."""
+        rows = (~self.still).nonzero().squeeze(-1)
+        part = copy.copy(self)
+        part.scene, part.shade = _kept(self.scene, rows), None
+        part.presence = None if self.presence is None else self.presence[rows.cpu()]
+        ids = part.scene.object_ids
+        part.states = {i: pair for i, pair in self.states.items() if i in ids}
+        return rows, part
+
+    def covariances(self) -> Tensor:
+        """``(N, 6)`` at the start, see :func:`pack_symmetric`; a part at a time, to save memory."""
+        quats, scales = self.scene.quats, self.scene.scales
+        out = quats.new_empty(len(quats), 6)
+        for first in range(0, len(quats), AT_A_TIME):
+            part = slice(first, first + AT_A_TIME)
+            m = rotations.to_matrix(quats[part]) * scales[part].unsqueeze(-2)
+            out[part] = pack_symmetric(m @ m.mT)
+        return out
 
     def _hidden(self, t: int) -> Tensor:
         """Mask ``(N,)`` of what is not to be seen in frame ``t``."""
@@ -128,14 +154,15 @@ class AnimatedScene:
     def __iter__(self) -> Iterator[Frame]:
         """Frames in order, in buffers of this iterator in which only the objects' rows change."""
         scene = self.scene
-        buffers = scene.means.clone(), pack_symmetric(scene.covariances), scene.sh.clone()
+        buffers = scene.means.clone(), self.covariances(), scene.sh.clone()
         tracks = [
             _Track(scene, buffers[1], i, z0, z, self.form) for i, (z0, z) in self.states.items()
         ]
-        opacities = scene.opacities
+        opacities, few = scene.opacities, sum(len(track.rows) for track in tracks) < FEW
         for t in range(self.length):
-            for track in tracks:
-                track.write(t, *buffers)
+            with one_thread() if few else nullcontext():
+                for track in tracks:
+                    track.write(t, *buffers)
             turns = {track.index: track.turns[t] for track in tracks}
             opacities = self._opacities(t) if t < 2 else opacities  # the same ever after
             yield Frame(*buffers, turns, opacities, self._factors(t))
@@ -155,8 +182,7 @@ class _Track:
     ) -> None:
         self.index, self.rows = index, rows_of(scene, index)
         part, A = scene[self.rows], affine64(z0, z, form)
-        unmoved = (torch.eye(3).to(A) == A).flatten(1).all(-1) & (shift(z0, z) == 0).all(-1)
-        self.unmoved = unmoved.tolist()
+        self.unmoved = unmoved(z0, z, form).tolist()
         self.start = part.means, covariances[self.rows].clone(), part.sh
         self.turns = rotations.to_matrix(relative(z0, z))
         self.inputs = homogeneous(part.means)
@@ -178,6 +204,22 @@ class _Track:
         if sh.shape[1] > 1:
             turned = self.sh if still else harmonics.rotate(self.sh, self.turns[t])
             sh.index_copy_(0, self.rows, turned)
+
+
+def _kept(scene: GaussianScene, rows: Tensor) -> GaussianScene:
+    """Some rows with the activated values that they have in the whole.
+
+    Computed again in a shorter tensor they may differ in the last bit: its end is not vectorised.
+    """
+    part = scene[rows]
+    vars(part).update(scales=scene.scales[rows], opacities=scene.opacities[rows])
+    return part
+
+
+def unmoved(z0: StateTensor, z: StateTensor, form: Form) -> Tensor:
+    """Mask ``(T,)`` of the states ``(T, 22)`` that leave an object where it was, bit for bit."""
+    A = affine64(z0, z, form)
+    return (torch.eye(3).to(A) == A).flatten(1).all(-1) & (shift(z0, z) == 0).all(-1)
 
 
 def frames(

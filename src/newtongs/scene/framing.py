@@ -1,7 +1,8 @@
-"""A camera that sees a whole motion."""
+"""Cameras that see a whole motion, stand or move."""
 
 import math
 from collections.abc import Sequence
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -17,6 +18,9 @@ AZIMUTH = 25.0  # degrees from the physics frame's z
 ELEVATION = 14.0  # degrees it looks down
 MARGIN = 0.9  # of the picture the motion fills at most
 ROOM = 0.08  # of the object's size left free around it
+TURN = 90.0  # degrees that a camera goes around the motion in a film
+FOLLOWED = 0.55  # of the picture an object fills that the camera follows
+SMOOTH = 0.25  # seconds: standard deviation of the smoothing of such a camera's way
 
 
 def default_camera(
@@ -25,20 +29,96 @@ def default_camera(
     *,
     azimuth: float = AZIMUTH,
     elevation: float = ELEVATION,
+    fov: float = FIELD,
 ) -> Camera:
     """The nearest camera that keeps all moving objects and the floor under them in the picture.
 
-    ``size`` is (width, height) in pixels; the angles are those of :func:`fit_camera`.
+    ``size`` is (width, height) in pixels; the angles are those of :func:`fit_camera`. It may stand
+    behind something, see :func:`newtongs.render.viewpoints.clear_camera`.
     """
+    width, height = size
+    return fit_camera(
+        points_of_interest(animation), animation.world.up, width=width, height=height, fov=fov,
+        azimuth=azimuth, elevation=elevation,
+    )  # fmt: skip
+
+
+def points_of_interest(animation: Animation) -> Vec3:
+    """All that a picture of the motion should have in it ``(N, 3)``: objects, floor under them."""
     up, floor = animation.world.up, animation.world.floor
     if animation.states:
         boxes = torch.cat([swept_points(animation, i) for i in animation.states]).cpu()
     else:
         boxes = corners(*animation.scene.bounds()).double().cpu()
     feet = boxes - ((boxes @ up) - floor).unsqueeze(-1) * up
-    points = torch.cat([boxes, feet[(boxes @ up) > floor]])
-    width, height = size
-    return fit_camera(points, up, width=width, height=height, azimuth=azimuth, elevation=elevation)
+    return torch.cat([boxes, feet[(boxes @ up) > floor]])
+
+
+def orbit_path(
+    animation: Animation,
+    size: Sequence[int] = (512, 512),
+    *,
+    azimuth: float = AZIMUTH,
+    elevation: float = ELEVATION,
+    fov: float = FIELD,
+    degrees: float = TURN,
+) -> list[Camera]:
+    """A camera a frame that turns by ``degrees`` around the motion; the middle one is the default.
+
+    It keeps one distance, from which the whole motion is seen from all sides that it comes to.
+    """
+    (width, height), up, x = size, animation.world.up, points_of_interest(animation)
+    target = (x.amin(0) + x.amax(0)) / 2
+    turns = [azimuth + degrees * s for s in torch.linspace(-0.5, 0.5, len(animation)).tolist()]
+    sees: dict[str, Any] = {"width": width, "height": height, "fov": fov, "up": up.tolist()}
+    out = [outward(up, turn, elevation) for turn in turns]
+    r = max(fitting_distance(x - target, look_at(target + d, target, **sees), fov) for d in out)
+    return [look_at(target + r * d, target, **sees) for d in out]
+
+
+def follow_path(
+    animation: Animation,
+    size: Sequence[int] = (512, 512),
+    *,
+    azimuth: float = AZIMUTH,
+    elevation: float = ELEVATION,
+    fov: float = FIELD,
+) -> list[Camera]:
+    """A camera a frame that moves with the objects that were pushed, without their shaking.
+
+    It looks from one side and one distance at their middle, smoothed over half a second.
+    """
+    (width, height), up = size, animation.world.up
+    boxes = torch.stack([swept_points(animation, i) for i in pushed(animation)]).cpu()
+    boxes = boxes.unflatten(1, (len(animation), -1)).transpose(0, 1).flatten(1, 2)  # (T, n, 3)
+    target = smoothed((boxes.amin(1) + boxes.amax(1)) / 2, SMOOTH * animation.fps)
+    sees: dict[str, Any] = {"width": width, "height": height, "fov": fov, "up": up.tolist()}
+    out = outward(up, azimuth, elevation)
+    probe = look_at(target[0] + out, target[0], **sees)
+    r = fitting_distance((boxes - target.unsqueeze(1)).flatten(0, 1), probe, fov, FOLLOWED)
+    return [look_at(x + r * out, x, **sees) for x in target]
+
+
+def pushed(animation: Animation) -> list[int]:
+    """Ids of the objects that are looked at: all that move, without those that were only loose."""
+    loose = {each.id for each in animation.about.objects if each.loose}
+    return [i for i in animation.states if i not in loose] or [*animation.states]
+
+
+def smoothed(x: Tensor, sigma: float) -> Tensor:
+    """A path ``(T, D)`` under a Gaussian of ``sigma`` frames; it goes on straight beyond its ends.
+
+    So a straight path at one speed stays as it is.
+    """
+    reach = min(math.ceil(3 * sigma), len(x) - 1)
+    if reach < 1:
+        return x
+    before = 2 * x[0] - x[1 : reach + 1].flip(0)
+    after = 2 * x[-1] - x[-1 - reach : -1].flip(0)
+    steps = torch.arange(-reach, reach + 1).to(x)
+    weights = (-0.5 * (steps / sigma) ** 2).exp()
+    windows = torch.cat([before, x, after]).unfold(0, 2 * reach + 1, 1)
+    return windows @ (weights / weights.sum())
 
 
 def paper_orbit(
@@ -95,16 +175,28 @@ def fit_camera(
     looks down at ``elevation`` degrees. ``margin`` is the part of the picture that they fill.
     """
     x = points.double()
-    target = (x.amin(0) + x.amax(0)) / 2
+    target, out = (x.amin(0) + x.amax(0)) / 2, outward(up, azimuth, elevation)
+    sees: dict[str, Any] = {"width": width, "height": height, "fov": fov, "up": up.tolist()}
+    r = fitting_distance(x - target, look_at(target + out, target, **sees), fov, margin)
+    return look_at(target + r * out, target, **sees)
+
+
+def outward(up: Vec3, azimuth: float, elevation: float) -> Vec3:
+    """The direction ``(3,)`` from what is looked at to the camera; angles as in fit_camera."""
     a, b = across(up)
     side, rise = math.radians(azimuth), math.radians(elevation)
-    out = math.cos(rise) * (math.cos(side) * b + math.sin(side) * a) + math.sin(rise) * up
-    probe = look_at(target + out, target, width=width, height=height, fov=fov, up=up.tolist())
-    across_, down, ahead = ((x - target) @ probe.w2c[:3, :3].double().T).unbind(-1)
+    return math.cos(rise) * (math.cos(side) * b + math.sin(side) * a) + math.sin(rise) * up
+
+
+def fitting_distance(x: Vec3, camera: Camera, fov: float, margin: float = MARGIN) -> float:
+    """How far a camera of this direction must stand from the origin to see all points ``(N, 3)``.
+
+    They fill a part ``margin`` of its picture, which is ``fov`` degrees high.
+    """
+    across_, down, ahead = (x @ camera.w2c[:3, :3].double().T).unbind(-1)
     slope = math.tan(math.radians(fov) / 2) * margin
-    distance = torch.maximum(across_.abs() * height / width, down.abs()) / slope - ahead
-    r = max(distance.max().item(), 1e-6)
-    return look_at(target + r * out, target, width=width, height=height, fov=fov, up=up.tolist())
+    wide = across_.abs() * camera.height / camera.width
+    return max((torch.maximum(wide, down.abs()) / slope - ahead).max().item(), 1e-6)
 
 
 def corners(low: Tensor, high: Tensor) -> Vec3:

@@ -208,9 +208,10 @@ class GaussianScene:
 
     def object(self, index: int) -> "GaussianScene":
         """The Gaussians of one object."""
-        if index not in self.object_ids:
+        its = self.ids == index
+        if not its.any():
             raise InputError(f"no object {index} in the scene; there are {self.object_ids}")
-        return self[self.ids == index]
+        return self[its]
 
     def bounds(self, *, sigmas: float = 0.0) -> tuple[Vec3, Vec3]:
         """Lowest and highest corner of the box around the means, or around their ellipsoids.

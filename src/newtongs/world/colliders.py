@@ -176,11 +176,11 @@ def _matter(scene: GaussianScene, world: WorldFrame, size: float) -> GaussianSce
 
 def _extent(scene: GaussianScene, world: WorldFrame, size: float) -> Region:
     """Corners of a box around nearly all Gaussians."""
-    x = world.to_physics(scene.means).numpy(force=True)
-    rank = int(OUTLIERS * len(x))
-    ordered = np.partition(x, (rank, len(x) - 1 - rank), axis=0)
+    x = world.to_physics(scene.means).numpy(force=True).T.copy()
+    rank = int(OUTLIERS * x.shape[1])
+    x.partition((rank, x.shape[1] - 1 - rank))
     low, high = (
-        ordered[i].astype(float) - sign * size / 8 for i, sign in ((rank, 1), (-1 - rank, -1))
+        x[:, i].astype(float) - sign * size / 8 for i, sign in ((rank, 1), (-1 - rank, -1))
     )
     return low, np.maximum(high, low + size / FINENESS)
 
@@ -225,6 +225,22 @@ def _filled(scene: GaussianScene, world: WorldFrame, grid: Grid) -> Array:
         filled[:, :-1] |= filled[:, 1:]
     _level(filled)
     return filled
+
+
+def within_any(points: Array, rectangles: Array) -> Array:
+    """Which points ``(n, 2)`` lie in one of the rectangles ``(m, 2, 2)``, lowest corners first.
+
+    The rectangles' edges cut the plane into cells, which are filled by sums of marked corners.
+    """
+    x, z = (np.unique(rectangles[:, :, a]) for a in (0, 1))
+    count = np.zeros((len(x) + 1, len(z) + 1), np.int32)
+    for i, j, sign in ((0, 0, 1), (1, 1, 1), (0, 1, -1), (1, 0, -1)):
+        at = np.searchsorted(x, rectangles[:, i, 0]), np.searchsorted(z, rectangles[:, j, 1])
+        np.add.at(count, at, sign)
+    filled = count.cumsum(0).cumsum(1) > 0
+    cells = (np.searchsorted(e, points[:, a], "right") - 1 for a, e in ((0, x), (1, z)))
+    column, row = cells
+    return filled[column, row]  # before the first edge is -1, the last column or row: empty
 
 
 def _carve(filled: Array, weight: Array, height: Array) -> None:

@@ -88,7 +88,8 @@ def cluster(
     found = _described(scene, h, labels, around)[:MOST]
     if floor.kind == "found":
         ground = ((labels < 0) & (h.abs() <= floor.thickness)).nonzero().squeeze(-1)
-        found = [_with_foot(scene, floor, h, size, ground, c) for c in found]
+        flat = scene.means[ground] @ plane_axes(floor.up).to(scene.means)
+        found = [_with_foot(scene, floor, h, size, ground, flat, c) for c in found]
     return [replace(c, id=i, mask=c.mask.to(there)) for i, c in enumerate(found)]
 
 
@@ -235,17 +236,26 @@ def _scores(
 
 
 def _with_foot(
-    scene: GaussianScene, floor: Floor, h: Tensor, voxel: float, ground: Tensor, c: Cluster
+    scene: GaussianScene,
+    floor: Floor,
+    h: Tensor,
+    voxel: float,
+    ground: Tensor,
+    flat: Tensor,
+    c: Cluster,
 ) -> Cluster:
-    """The cluster with those of the ``ground`` (indices) under it that have its colours."""
+    """The cluster with those of the ``ground`` (indices) under it that have its colours.
+
+    ``flat`` is where the ground's Gaussians lie in the plane.
+    """
     if c.above > 2 * floor.thickness + voxel or not len(ground):
         return c
     across = plane_axes(floor.up).to(scene.means)
-    body, flat = c.mask.nonzero().squeeze(-1), scene.means[ground] @ across
+    body = c.mask.nonzero().squeeze(-1)
     cover = scene.means[body] @ across
     low, high = cover.amin(0), cover.amax(0)
     margin = 0.3 * (high - low).amax()
-    near = ((flat > low - margin) & (flat < high + margin)).all(-1)
+    near = _between(flat, low - margin, high + margin)
     ground, flat = ground[near], flat[near]
     under = _covered(flat, cover, voxel)
     foot, rest = ground[under], ground[~under]
@@ -255,6 +265,13 @@ def _with_foot(
     mask = c.mask.clone()
     mask[foot[like_body < like_floor]] = True
     return replace(c, mask=mask, count=int(mask.sum()), mass=float(scene.opacities[mask].sum()))
+
+
+def _between(points: Tensor, low: Tensor, high: Tensor) -> Tensor:
+    """Indices of the points ``(n, 2)`` in a rectangle; one side first, which leaves few."""
+    x, y = points.unbind(-1)
+    rows = ((x > low[0]) & (x < high[0])).nonzero().squeeze(-1)
+    return rows[(y[rows] > low[1]) & (y[rows] < high[1])]
 
 
 def _covered(points: Tensor, cover: Tensor, size: float) -> Tensor:

@@ -124,10 +124,12 @@ def _splat(
         alpha = min(1 / (1 + math.exp(-float(logits[i]))), MOST_OPAQUE)
         if alpha <= FAINTEST:
             continue
+        reach = 2 * math.log(alpha / FAINTEST)  # in squared standard deviations
+        if _beyond(means[i], log_scales[i], reach, low, h, depth.shape):
+            continue
         c = _covariance(quats[i], log_scales[i], turn)
         for a in range(3):
             c[a, a] += 0.25 * h[a] * h[a]
-        reach = 2 * math.log(alpha / FAINTEST)  # in squared standard deviations
         inside = True
         for a in range(3):
             r = math.sqrt(reach * c[a, a])
@@ -139,6 +141,19 @@ def _splat(
             _add(depth, means[i], p, alpha, reach, low, h, first, last)
             if len(weight):
                 _add_sheet(weight, height, means[i], p, alpha, reach, low, h, first, last)
+
+
+@numba.njit(cache=True, nogil=True, error_model="numpy")
+def _beyond(
+    mean: Array, log_scale: Array, reach: float, low: Array, h: Array, shape: tuple[int, int, int]
+) -> bool:
+    """Whether a Gaussian is out of reach of all cells, however it is turned: most are, quickly."""
+    widest = math.exp(2 * float(max(log_scale[0], log_scale[1], log_scale[2])))
+    for a in range(3):
+        r = math.sqrt(reach * (widest + 0.25 * h[a] * h[a]))
+        if mean[a] + r < low[a] or mean[a] - r > low[a] + shape[a] * h[a]:
+            return True
+    return False
 
 
 @numba.njit(cache=True, nogil=True, error_model="numpy")

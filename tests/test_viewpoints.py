@@ -1,0 +1,189 @@
+"""The default camera does not stand behind something; cameras that move; warnings."""
+
+import math
+
+import pytest
+import torch
+from export_samples import bouncing, park
+
+from newtongs import cli
+from newtongs.errors import InputError
+from newtongs.exports import export
+from newtongs.render.viewpoints import Viewpoint, clear_camera, clear_viewpoint, frames_seen
+from newtongs.scene import GaussianScene, join
+from newtongs.scene.animation import Animation
+from newtongs.scene.framing import (
+    default_camera,
+    follow_path,
+    orbit_path,
+    points_of_interest,
+    smoothed,
+    swept_points,
+)
+
+pytest.importorskip("numba")
+
+
+def sheet(middle, a, b, *, n=40):
+    """An opaque rectangle: its middle and its half edges."""
+    u, v = torch.meshgrid(*[torch.linspace(-1, 1, n)] * 2, indexing="ij")
+    x = u.reshape(-1, 1) * torch.tensor(a) + v.reshape(-1, 1) * torch.tensor(b)
+    size = max(math.dist((0, 0, 0), a), math.dist((0, 0, 0), b)) / n
+    return GaussianScene.make(means=torch.tensor(middle) + x, scales=torch.full((n * n,), size))
+
+
+def hopping(*around, **fields):
+    """A ball of Gaussians that hops over a floor, with what stands around it."""
+    times, z = bouncing(frames=9)
+    g = torch.Generator().manual_seed(0)
+    ball = GaussianScene.make(
+        means=z[0, :3] + 0.15 * torch.randn(300, 3, generator=g),
+        scales=torch.full((300,), 0.05), ids=0,
+    )  # fmt: skip
+    floor = sheet((0.0, 0.0, 0.0), (4.0, 0.0, 0.0), (0.0, 0.0, 4.0))
+    return Animation(join(ball, floor, *around), times, {0: z}, **fields)
+
+
+def wall(azimuth, away=1.4, half=2.5):
+    side = math.radians(azimuth)
+    out, along = (math.sin(side), math.cos(side)), (math.cos(side), -math.sin(side))
+    middle = (away * out[0], half, away * out[1])
+    return sheet(middle, (half * along[0], 0.0, half * along[1]), (0.0, half, 0.0))
+
+
+def test_the_usual_side_where_nothing_hides_the_object():
+    animation = hopping()
+    assert clear_viewpoint(animation)[:3] == Viewpoint()[:3]
+    usual, clear = default_camera(animation, (90, 60)), clear_camera(animation, (90, 60))
+    assert torch.equal(usual.w2c, clear.w2c)
+    assert torch.equal(usual.K, clear.K)
+    assert frames_seen(animation, usual) == 1
+
+
+def test_another_side_where_a_wall_stands_before_it():
+    animation = hopping(wall(25))
+    assert frames_seen(animation, default_camera(animation)) == 0
+    view = clear_viewpoint(animation)
+    assert view.seen > 0.75
+    assert frames_seen(animation, clear_camera(animation)) == 1
+    turned = abs((view.azimuth - 25 + 180) % 360 - 180)
+    assert turned >= 60 or view.elevation > 14
+
+
+def test_from_above_out_of_a_court():
+    walls = [wall(azimuth, away=1.6, half=1.7) for azimuth in (25, 115, 205, 295)]
+    animation = hopping(*walls)
+    assert frames_seen(animation, default_camera(animation)) == 0
+    view = clear_viewpoint(animation)
+    assert view.elevation > 14
+    assert frames_seen(animation, clear_camera(animation)) > 0.9
+
+
+def test_an_object_in_a_closed_box_keeps_the_usual_camera():
+    lid = sheet((0.0, 4.0, 0.0), (4.0, 0.0, 0.0), (0.0, 0.0, 4.0))
+    walls = [wall(azimuth, away=1.0, half=3.0) for azimuth in (25, 115, 205, 295)]
+    view = clear_viewpoint(hopping(lid, *walls))
+    assert view[:3] == Viewpoint()[:3]
+    assert view.seen < 0.2
+
+
+def test_an_object_outside_of_the_picture_is_not_seen():
+    animation = hopping()
+    camera = default_camera(animation, (80, 80))
+    away = torch.eye(4)
+    away[:3, :3] = torch.tensor([[-1.0, 0, 0], [0, 1, 0], [0, 0, -1]])  # looks the other way
+    turned = type(camera)(camera.K, away @ camera.w2c, 80, 80)
+    assert frames_seen(animation, turned) == 0
+
+
+def test_one_camera_a_frame_is_judged_frame_by_frame():
+    animation = hopping(wall(25))
+    bad, good = default_camera(animation), clear_camera(animation)
+    half = frames_seen(animation, [bad] * 4 + [good] * 5)
+    assert half == pytest.approx(5 / 9)
+
+
+def test_an_orbit_keeps_its_distance_and_all_of_the_motion():
+    animation = park()
+    cameras = orbit_path(animation, (90, 60))
+    points = points_of_interest(animation)
+    middle = (points.amin(0) + points.amax(0)) / 2
+    out = torch.stack([camera.position.double() - middle for camera in cameras])
+    assert len(cameras) == len(animation)
+    assert torch.allclose(out.norm(dim=-1), out[0].norm().expand(len(out)), rtol=1e-4)
+    flat = out[:, [0, 2]] / out[:, [0, 2]].norm(dim=-1, keepdim=True)
+    assert float(flat[0] @ flat[-1]) == pytest.approx(0, abs=1e-3)  # 90 degrees
+    for camera in cameras:
+        pixels, depth = camera.project(points.float())
+        assert (depth > 0).all()
+        assert (pixels >= 0).all()
+        assert (pixels <= torch.tensor([90, 60])).all()
+
+
+def test_a_camera_that_follows_keeps_the_object_and_does_not_shake():
+    times, z = bouncing(frames=49, seconds=2.0)
+    z[:, 0] += torch.linspace(0, 6, 49)  # a long way
+    ball = GaussianScene.make(
+        means=z[0, :3] + 0.1 * torch.randn(200, 3), scales=torch.full((200,), 0.03), ids=0
+    )
+    animation = Animation(ball, times, {0: z})
+    cameras = follow_path(animation, (100, 100))
+    boxes = swept_points(animation, 0).unflatten(0, (49, -1)).float()
+    for camera, box in zip(cameras, boxes, strict=True):
+        pixels, depth = camera.project(box)
+        assert (depth > 0).all()
+        assert ((pixels >= 0) & (pixels <= 100)).all()
+    way = torch.stack([camera.position for camera in cameras]).double()
+    jerk = way.diff(dim=0).diff(dim=0).norm(dim=-1).max()
+    assert jerk < 0.3 * z[:, :3].double().diff(dim=0).diff(dim=0).norm(dim=-1).max()
+    assert len({tuple(camera.w2c[:3, :3].flatten().tolist()) for camera in cameras}) == 1
+
+
+def test_smoothing_leaves_straight_paths_alone():
+    x = torch.arange(12).double()[:, None] * torch.tensor([1.0, -2.0]).double()
+    assert torch.allclose(smoothed(x, 3.0), x)
+    assert smoothed(x[:1], 3.0).shape == (1, 2)
+
+
+def test_films_take_a_camera_a_frame_and_pages_the_first(tmp_path):
+    animation = park(frames=5)
+    cameras = orbit_path(animation, (48, 32))
+    paths = export(animation, tmp_path, ["png", "html"], camera=cameras)
+    alone = export(
+        animation, tmp_path, ["html"], camera=cameras[0], name="first", title="animation"
+    )
+    assert paths["png"].stat().st_size > 500
+    assert paths["html"].read_bytes() == alone["html"].read_bytes()
+    with pytest.raises(InputError, match="each of 5 frames, got 3"):
+        export(animation, tmp_path, ["png"], camera=cameras[:3])
+
+
+SMALL = ["--size", "48", "48", "--seconds", "0.25", "--formats", "png", "json"]
+
+
+def test_the_papers_views_of_a_kitchen_warn(tmp_path, capsys):
+    cli.main(["animate", "kitchen_table", "--paper", "--out", str(tmp_path), *SMALL])
+    said = capsys.readouterr().err
+    (line,) = [line for line in said.splitlines() if "is seen in" in line]
+    assert "in view 2;" in line
+    assert "newtongs replay" in line
+    assert "--azimuth" in line
+
+
+@pytest.mark.parametrize("path", ["orbit", "follow"])
+def test_camera_paths_of_the_command(path, tmp_path, capsys):
+    cli.main(["animate", "sunny_park", "--out", str(tmp_path), *SMALL, "--hollow",
+              "--camera-path", path])  # fmt: skip
+    cli.main([
+        "replay", str(tmp_path / "sunny_park.json"), "--out", str(tmp_path / "again"), *SMALL[:3],
+        "--formats", "png", "--camera-path", path, "--color", "0.62", "0.78", "0.93",
+    ])  # fmt: skip
+    assert "is seen in" not in capsys.readouterr().err
+    assert (tmp_path / "again" / "sunny_park.png").stat().st_size > 500
+
+
+def test_a_moving_camera_contradicts_a_fixed_one(tmp_path, capsys):
+    with pytest.raises(SystemExit) as stop:
+        cli.main(["animate", "sunny_park", "--framing", "paper", "--camera-path", "orbit"])
+    assert stop.value.code == 2
+    assert "--camera-path contradicts --framing paper" in capsys.readouterr().err
