@@ -93,7 +93,7 @@ def test_a_unit_has_a_length(length):
 def two_things():
     """A large and a small thing on a floor, marked in the file."""
     return join(
-        solid((-4.0, -0.1, -4.0), (4.0, 0.0, 4.0), 20000),
+        solid((-4.0, -0.001, -4.0), (4.0, 0.0, 4.0), 20000),
         solid((-0.3, 0.0, -0.3), (0.3, 0.8, 0.3), 3000, ids=0),
         solid((1.0, 0.0, 1.0), (1.3, 0.3, 1.3), 2000, ids=1),
     )

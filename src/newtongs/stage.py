@@ -17,6 +17,7 @@ from .scene.find.clusters import cluster
 from .scene.find.extraction import Extraction, take_out
 from .scene.find.floor import Floor, find_floor, plane_axes
 from .scene.find.grouping import assign, remove
+from .scene.find.plinth import find_plinth
 from .scene.find.selection import Selection, select
 from .scene.frames import ALWAYS, FIRST, LATER
 from .scene.gaussians import BACKGROUND, GaussianScene, join
@@ -31,6 +32,8 @@ Told: TypeAlias = Callable[[str, int, int], None]  # what, done, in all
 
 NEARLY_ALL = 0.9  # of a capture selected: what is left belongs to the object too
 MOST_LOOSE = 40  # objects that wait to be hit
+SURE = 0.6  # score of a floor from which it is no plinth's top
+UPRIGHT = 0.99  # cosine between two ups that are the same
 SAME = 0.5  # overlap over union from which two selections are the same object
 OVERLAP = 0.1  # share of a loose object that may belong to another before it is left out
 FLAT = 0.4  # height over width of a cluster, below which it is a patch of the ground
@@ -124,9 +127,29 @@ def floor_of(
     found = find_floor(place.scene, up=UP if known else up)
     height = 0.0 if known and height is None else height
     if height is None:
-        return found
+        return _with_plinth(place.scene, found)
     doubt = found.doubt if up is None and not known and "--up" in found.doubt else ""
     return changed(found, height=height, score=1.0, doubt=doubt)
+
+
+def _with_plinth(scene: GaussianScene, floor: Floor) -> Floor:
+    """A capture without a floor may have a plinth, whose top may have been taken for one.
+
+    Objects that a file marks need none.
+    """
+    same_up = (a for a in floor.alternatives if a.kind == "virtual" and a.up @ floor.up > UPRIGHT)
+    found, floor_below = floor, floor if floor.kind == "virtual" else next(same_up, None)
+    marked = any(i != BACKGROUND for i in scene.object_ids)
+    if floor_below is None or marked or (found.kind == "found" and found.score > SURE):
+        return found
+    plinth = find_plinth(scene.to("cpu"), floor_below)
+    if plinth is None or (
+        found.kind == "found" and abs(found.height - plinth.height) > found.thickness
+    ):
+        return found
+    floor = changed(floor_below, alternatives=found.alternatives)
+    words = f"{floor.description}; what stands on a plinth, with its top at {plinth.height:.3g}, "
+    return changed(floor, plinth=plinth, description=f"{words}is taken off it")
 
 
 def pick(
@@ -150,15 +173,16 @@ def pick(
     given, source, ours = place
     given = given.to("cpu").replace(means=given.means.float().cpu())
     floor = floor_of(place, up, height)
-    world = WorldFrame.of_floor(floor.up, floor.height)
-    chosen = [_select(given, floor, push, i, cameras) for i, push in enumerate(pushes)]
+    world, carrying = WorldFrame.of_floor(floor.up, floor.height), floor.carrying
+    chosen = [_select(given, carrying, push, i, cameras) for i, push in enumerate(pushes)]
     _refuse_overlap(chosen, pushes)
-    points = world.to_physics(given.means) if whole else None
-    apart = _apart(given, floor, chosen, [], points)
+    ground = WorldFrame.of_floor(carrying.up, carrying.height)
+    points = ground.to_physics(given.means) if whole else None
+    apart = _apart(given, carrying, chosen, [], points)
     if loose:
-        more = _loose(given, floor, apart)
+        more = _loose(given, carrying, apart)
         chosen += more
-        apart += _apart(given, floor, more, apart, points)
+        apart += _apart(given, carrying, more, apart, points)
     how = "known" if ours and up is None else "found"
     ghosts = int(_together(apart, "floaters").sum()) if apart else 0
     stage = Stage(
@@ -196,13 +220,13 @@ def _reference(
     points: Vec3 | None,
 ) -> float | None:
     """How large the scene's main object is, whichever are pushed: a unit hangs on it."""
-    main = None if pushes[0].select == "auto" else main_object(given, stage.floor)
+    main = None if pushes[0].select == "auto" else main_object(given, stage.floor.carrying)
     if main is None:
         return None
     for index, one in enumerate(chosen[: stage.count]):
         if int((one.mask & main.mask).sum()) > SAME * int((one.mask | main.mask).sum()):
             return lifted_scale(stage.scene.object(index))
-    (whole,) = _apart(given, stage.floor, [main], [], points)
+    (whole,) = _apart(given, stage.floor.carrying, [main], [], points)
     return lifted_scale(join(given[whole.mask], whole.own))
 
 

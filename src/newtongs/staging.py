@@ -24,7 +24,7 @@ SIZE = 0.27  # lifted scale in physics units: the middle of the range that the m
 ODD = 3.0  # times larger or smaller than the main object: then an object's own size makes the unit
 SUNK = 0.25  # part of its height an object may reach below the floor found, which then gives way
 STAGE_SIZE = 0.9  # of an object set into one of our own scenes: theirs are that large
-INSIDE = 0.02  # share of an object inside other things, from which a word is said
+INSIDE = 0.01  # share of an object inside other things, from which a word is said
 
 
 @dataclass(frozen=True)
@@ -62,7 +62,7 @@ def move_stage(
     doubt = floor.doubt.split("; give")[0] if ground is None else ""
     floor = changed(floor, doubt=doubt and f"background: {doubt}; give --ground UX UY UZ HEIGHT")
     ground = ground or WorldFrame.of_floor(floor.up, floor.height)
-    main = main_object(background, floor)
+    main = main_object(background, floor.carrying)
     reference = None if main is None else lifted_scale(background[main.mask])
     marked = background.ids != BACKGROUND
     if marked.any() and not marked.all():
@@ -148,7 +148,7 @@ def settle(
         floor, how, endless = low - size, "assumed, the object's height below it", True
     else:
         virtual = stage.floor.kind == "virtual" and not stage.moved
-        how, endless = ("assumed", True) if virtual else ("found", False)
+        how, endless = ("assumed", stage.floor.plinth is None) if virtual else ("found", False)
         floor = min(found, low) if low > found - SUNK * size else found
     if low < floor - SUNK * size and (endless or how == "found"):
         raise InputError(
@@ -165,6 +165,6 @@ def settle(
 
 def frame_of(scene: GaussianScene, floor: Floor) -> WorldFrame:
     """The physics frame of a scene as :func:`settle` has it, where no object is odd."""
-    main = main_object(scene, floor)
+    main = main_object(scene, floor.carrying)
     scale = 1.0 if main is None else SIZE / lifted_scale(scene[main.mask])
     return WorldFrame.of_floor(floor.up, floor.height, scale=scale)

@@ -97,7 +97,7 @@ class Inspect:
             print(f"marked objects: {marked}; use --select id:{marked[0]}")
         floor = floor_of(place, self.up, self.floor)
         tell_floor(floor)
-        clusters = cluster(scene, floor)
+        clusters = cluster(scene, floor.carrying)
         if clusters:
             console.print(cluster_table(clusters))
         if len(clusters) > CLUSTERS_SHOWN:

@@ -66,6 +66,13 @@ class Floor:
     """Other answers, the best first."""
     doubt: str = ""
     """One line on what else it might be and what to give then; empty where it is clear."""
+    plinth: "Floor | None" = None
+    """The top of what a lone thing stands on, where it was captured with it."""
+
+    @property
+    def carrying(self) -> "Floor":
+        """What carries the objects: the plinth where there is one."""
+        return self.plinth or self
 
     def heights(self, points: Vec3) -> Tensor:
         """Heights ``(...)`` of points ``(..., 3)`` above the floor."""

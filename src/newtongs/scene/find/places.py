@@ -21,6 +21,7 @@ SOLID = 0.7  # optical depth from which a cell is full
 CARRIES = 0.15  # share of the footprint that makes a support
 FREE = 0.05  # share of it that may be full where there is room
 LOW = 0.5  # of the scene's height: ceilings and the tops of trees, above it, carry nothing
+FOOT = 0.2  # of the thing's height: a support's Gaussians are thick
 BROAD = 0.5  # of the thing's size: wider Gaussians are haze
 MARGIN = 0.02  # of the scene's Gaussians, lowest and highest, that are outliers
 
@@ -53,13 +54,16 @@ def support_height(thing: GaussianScene, scene: GaussianScene, ground: WorldFram
 
 
 def share_inside(thing: GaussianScene, scene: GaussianScene, ground: WorldFrame) -> float:
-    """Part of a thing, by volume, that is inside other things."""
+    """Part of a thing, by volume, that is inside other things; its foot may sink into haze."""
+    from scipy import ndimage
+
     flat = WorldFrame.of_floor(ground.up, 0.0)
     low, high = _bounds(thing, flat)
     h = float((high - low).max()) / FINENESS
     grid = Grid.around(low, high, np.full(3, h))
-    own = optical_depth(thing, flat, grid) >= SOLID
+    own = ndimage.binary_fill_holes(optical_depth(thing, flat, grid) >= SOLID)
     other = optical_depth(_near(scene, flat, low, high, h), flat, grid) >= SOLID
+    other[:, : round(FOOT * (high[1] - low[1]) / h)] = False
     return float((own & other).sum() / max(own.sum(), 1))
 
 
