@@ -21,6 +21,7 @@ SOLID = 0.7  # optical depth from which a cell is full
 CARRIES = 0.15  # share of the footprint that makes a support
 FREE = 0.05  # share of it that may be full where there is room
 LOW = 0.5  # of the scene's height: ceilings and the tops of trees, above it, carry nothing
+GAP = 2  # cells of a gap in the thing that is closed
 FOOT = 0.2  # of the thing's height: a support's Gaussians are thick
 BROAD = 0.5  # of the thing's size: wider Gaussians are haze
 MARGIN = 0.02  # of the scene's Gaussians, lowest and highest, that are outliers
@@ -41,11 +42,14 @@ def support_height(thing: GaussianScene, scene: GaussianScene, ground: WorldFram
     heights = scene.means[scene.opacities >= VISIBLE].double() @ ground.up
     bottom, top = heights.quantile(MARGIN).item(), heights.quantile(1 - MARGIN).item()
     bottom = min(bottom, ground.floor)
-    column = _column(low, high, (bottom, bottom + LOW * (top - bottom)), h)
+    end = bottom + LOW * (top - bottom)
+    column = _column(low, high, (bottom, end), h)
+    lower = int((end - column.low[1]) / column.h[1]) + 1
     room = max(round(float(high[1] - low[1]) / column.h[1]), 1)
     found = density(near, flat, column)
     sheets = found.weight >= SHEET
-    level = _highest(sheets.mean((0, 2)), (found.depth >= SOLID).mean((0, 2)), room)
+    carries = sheets.mean((0, 2))[:lower] >= CARRIES
+    level = _highest(carries, (found.depth >= SOLID).mean((0, 2)) <= FREE, room)
     if level is None:
         return ground.floor
     part = sheets[:, level]
@@ -61,7 +65,9 @@ def share_inside(thing: GaussianScene, scene: GaussianScene, ground: WorldFrame)
     low, high = _bounds(thing, flat)
     h = float((high - low).max()) / FINENESS
     grid = Grid.around(low, high, np.full(3, h))
-    own = ndimage.binary_fill_holes(optical_depth(thing, flat, grid) >= SOLID)
+    own = np.pad(optical_depth(thing, flat, grid) >= SOLID, GAP + 1)
+    own = ndimage.binary_closing(own, np.ones((3, 3, 3)), iterations=GAP)
+    own = ndimage.binary_fill_holes(own)[(slice(GAP + 1, -GAP - 1),) * 3]
     other = optical_depth(_near(scene, flat, low, high, h), flat, grid) >= SOLID
     other[:, : round(FOOT * (high[1] - low[1]) / h)] = False
     return float((own & other).sum() / max(own.sum(), 1))
@@ -96,13 +102,9 @@ def _column(low: Array, high: Array, heights: tuple[float, float], h: float) -> 
     return Grid.around(base, end, np.array([h, h_up, h]))
 
 
-def _highest(sheets: Array, full: Array, room: int) -> int | None:
-    """The highest surface with ``room`` free layers above it, from its own thickness upwards.
-
-    ``sheets`` and ``full`` are the shares of the footprint in each layer that hold a surface, and
-    that are solid.
-    """
-    carries, free, thick = sheets >= CARRIES, full <= FREE, max(room // THICK, 2)
-    tops = np.flatnonzero(carries[:-1] & ~carries[1:])
-    fits = [j for j in tops if j + room <= len(full) and free[j + thick : j + room].all()]
+def _highest(carries: Array, free: Array, room: int) -> int | None:
+    """The highest layer that ``carries``, with ``room`` free ones above its own thickness."""
+    thick = max(room // THICK, 2)
+    tops = np.flatnonzero(carries & ~np.append(carries[1:], False))
+    fits = [j for j in tops if j + room <= len(free) and free[j + thick : j + room].all()]
     return int(fits[-1]) if fits else None
