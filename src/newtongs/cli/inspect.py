@@ -126,7 +126,7 @@ class Inspect:
         print(f"picture written to {self.thumbnail}: red numbers are x, blue ones z")
         print(
             f"ruler: a line every {step:g} physics units, as in --goal; a scene unit is "
-            f"{world.scale:.3g} of them if cluster:0 moves"
+            f"{world.scale:.3g} of them"
         )
         if floor.doubt:
             path = self.thumbnail.with_stem(self.thumbnail.stem + "_or")

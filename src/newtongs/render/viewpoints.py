@@ -71,7 +71,7 @@ def clear_viewpoint(animation: Animation, size: Sequence[int] = (512, 512)) -> V
     """The usual angles where they are fine; else those from which most is seen."""
     if not can_tell(animation):
         return Viewpoint()
-    stage, points = _Stage.of(animation, FRAMES), points_of_interest(animation)
+    stage, points = _Stage.of(animation, FRAMES, among=False), points_of_interest(animation)
     width, height = _small_size(*size)
 
     def looked(view: Viewpoint) -> Viewpoint:
@@ -117,18 +117,23 @@ def can_tell(animation: Animation) -> bool:
 
 
 class _Stage(NamedTuple):
-    """The pushed objects, white, with everything else, black, and without it."""
+    """The pushed objects, white, with everything else, black, and without it.
+
+    What else moves is left out where angles are compared (``among`` is False): a ball among pins is
+    hidden by them from every side, and it is they that are looked at then.
+    """
 
     frames: list[int]
     whole: AnimatedScene
     alone: AnimatedScene
 
     @classmethod
-    def of(cls, animation: Animation, count: int) -> "_Stage":
+    def of(cls, animation: Animation, count: int, *, among: bool = True) -> "_Stage":
         last, scene = len(animation) - 1, animation.scene
         frames = sorted({round(t) for t in torch.linspace(0, last, count).tolist()})
         ours = torch.isin(scene.ids, torch.tensor(pushed(animation)).to(scene.ids))
-        things, rest = _drawn(scene, ours, 1.0), _drawn(scene, ~ours, 0.0)
+        moving = torch.isin(scene.ids, torch.tensor(list(animation.states)).to(scene.ids))
+        things, rest = _drawn(scene, ours, 1.0), _drawn(scene, ~(ours if among else moving), 0.0)
         return cls(
             frames, _moving(animation, frames, things, rest), _moving(animation, frames, things)
         )
