@@ -87,6 +87,12 @@ def test_a_unit_has_a_length(length):
         staged(meters_per_unit=length)
 
 
+@pytest.mark.parametrize("wrong", [{"at": (1.0,)}, {"turn": math.nan}, {"lift": -1.0}])
+def test_places_that_are_none(wrong):
+    with pytest.raises(InputError, match="at"):
+        staged(**wrong)
+
+
 # --- one unit a scene ----------------------------------------------------------------------------
 
 

@@ -5,6 +5,7 @@ not said, the scene's main object, the one that is taken when none is named, is 
 large; so a push means the same throw whichever objects are named, and places have the same numbers.
 """
 
+import math
 import warnings
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -41,6 +42,16 @@ class Spot:
     """Or its largest extent. Default: a tenth of the scene's width."""
     lift: float = 1.0
     """Gap between it and what is below, in its own heights."""
+
+    def __post_init__(self) -> None:
+        places = () if self.at is None else tuple(self.at)
+        if self.at is not None and len(places) != 2:
+            raise InputError(f"at: expected two numbers, x and z, got {len(places)}")
+        if not all(map(math.isfinite, (*places, self.turn, self.lift))) or self.lift < 0:
+            raise InputError(
+                f"at, turn and lift: expected numbers, and lift not below 0, got {self.at}, "
+                f"{self.turn:g} and {self.lift:g}"
+            )
 
 
 def move_stage(

@@ -165,8 +165,8 @@ class Animate(Picture):
     It lands on what is there, falls off edges, and knocks over other objects (--loose). The floor
     and the object are found by themselves; `newtongs inspect SCENE` lists what there is.
 
-    Directions: x to the right, y up, z towards the camera at azimuth 0. Physics units: the object
-    is about half a unit large and gravity is 9.81, so it falls as a thing of half a metre does.
+    Directions: x to the right, y up, z towards the camera at azimuth 0. Physics units are metres:
+    the scene's main object is taken for half a metre, unless --meters-per-unit says otherwise.
 
     newtongs animate scene.ply --out moving --velocity 1.5 3 0 --spin 0 0 -4
 
@@ -270,8 +270,8 @@ class Animate(Picture):
     """Ignore the solid parts of the scene: only its floor can be touched, and is endless."""
     hide_floor: bool = False
     """Do not draw floors, planes and boxes that the capture does not show."""
-    no_shadow: bool = False
-    """Do not darken what lies under the moving objects."""
+    shadow: bool = True
+    """Darken what lies under the moving objects."""
 
     @property
     def fixed(self) -> str | None:
@@ -327,7 +327,7 @@ class Animate(Picture):
                 goal=self.goal,
                 physics=self.physics(),
                 show_floor=not self.hide_floor,
-                shadow=not self.no_shadow,
+                shadow=self.shadow,
                 axes=self.axes,
                 level=self.level,
                 background_axes=self.background_axes,
