@@ -103,6 +103,13 @@ def test_only_the_statue_is_taken_and_the_floor_is_below_the_plinth():
     assert not stage.alone
 
 
+def test_a_top_that_might_be_the_floor_is_told():
+    floor = floor_of(Opened(statue(square=False), None, False), (0, 1, 0))
+    assert "--floor" in floor.doubt
+    assert floor.alternatives[0].height == pytest.approx(1.0, abs=0.03)
+    assert all(a.height != floor.height for a in floor.alternatives)
+
+
 def test_what_a_file_marks_needs_no_plinth():
     scene = statue(square=False)
     marked = scene.replace(ids=torch.zeros_like(scene.ids))

@@ -12,6 +12,7 @@ from newtongs.render import render
 from newtongs.scene import GaussianScene, load
 from newtongs.scene.animation import Animation
 from newtongs.scene.cameras import look_at
+from newtongs.scene.frames import ALWAYS, FIRST, LATER
 from newtongs.scene.gaussians import BACKGROUND, join
 from newtongs.scene.shadows import ContactShadow, casters
 
@@ -126,6 +127,24 @@ def test_a_picture_is_darker_under_the_ball():
     assert rows > 32  # below the middle, where the ball is nearest to the floor
 
 
+def test_what_comes_later_never_had_a_shadow():
+    """The floor that is mended under an object is dark when it lands there again."""
+    animation = moved((0.0, RADIUS, 0.0), (0.0, 3 * RADIUS, 0.0), (0.0, RADIUS, 0.0), shadow="new")
+    near = (animation.scene.means[:, [0, 2]].norm(dim=-1) < 0.1) & (animation.scene.ids == -1)
+    presence = torch.where(near, LATER, ALWAYS).to(torch.uint8)
+    fields = animation.scene, animation.times, animation.states
+    mended = Animation(*fields, shadow="new", presence=presence)
+    assert light(mended, 2)[near].max() < 0.75
+    assert (light(animation, 2)[near] == 1).all()  # captured with its shadow
+
+
+def test_scenes_in_double_precision_cast_shadows():
+    animation = moved((0.0, RADIUS, 0.0), (1.0, RADIUS, 0.0))
+    scene = animation.scene.replace(means=animation.scene.means.double())
+    shadow = ContactShadow(scene, {0: animation.affines(0)}, animation.world.up, kind="all")
+    assert shadow(0)[1].min() < 0.75
+
+
 # --- decals --------------------------------------------------------------------------------------
 
 
@@ -148,6 +167,37 @@ def test_a_decal_of_a_capture_grows_as_its_object_leaves():
     animation = moved((0.0, RADIUS, 0.0), (0.2, RADIUS, 0.0), (2.0, RADIUS, 0.0), shadow="new")
     scale = decals(animation)[0].placement.scale[:, 0]
     assert scale[0] < 0.05 < scale[1] < 0.5 < scale[2]
+
+
+def test_the_heading_of_a_decal_never_jumps():
+    start = state.make(p=[0.0, RADIUS, 0.0])
+    half = torch.linspace(0, 3 * torch.pi, 40) / 2  # one and a half turns about z, which is across
+    q = torch.stack([half.cos(), 0 * half, 0.02 * half.sin(), half.sin()], -1)
+    p = torch.stack([0.1 * torch.arange(40), torch.full((40,), RADIUS), torch.zeros(40)], -1)
+    z = torch.stack([state.replace(start, p=a, q=b / b.norm()) for a, b in zip(p, q, strict=True)])
+    rolled = Animation(scene(), torch.arange(40) / 24.0, {0: z}, shadow="all")
+    turns = decals(rolled)[0].placement.rotation
+    assert (turns[1:] * turns[:-1]).sum(-1).min() >= 0
+
+
+def test_a_decal_does_not_rest_on_what_is_gone():
+    animation = moved((0.0, RADIUS, 0.0), (1.0, RADIUS, 0.0))
+    specks = GaussianScene.make(
+        means=torch.tensor([0.0, 0.09, 0.0]).expand(300, 3), scales=torch.full((300,), 0.01), ids=-1
+    )
+    both = join(animation.scene, specks)
+    presence = torch.full((len(both),), ALWAYS, dtype=torch.uint8)
+    presence[-300:] = FIRST
+    fields = animation.times, animation.states
+    heights = [
+        float(
+            decals(Animation(both, *fields, shadow="all", presence=p))[0].placement.translation[
+                0, 1
+            ]
+        )
+        for p in (None, presence)
+    ]
+    assert heights[0] > 0.08 > 0.05 > heights[1]
 
 
 def test_files_hold_shadows_and_reading_leaves_them_out(tmp_path):

@@ -25,7 +25,7 @@ from .scene.placing import extent, floor_disc, panel
 from .scene.shadows import ShadowName
 from .scene.transform import Form
 from .scene.world_frame import WorldFrame
-from .stage import Opened, Stage, Told, opened, pick, restored
+from .stage import Opened, Stage, Told, on_cpu, opened, pick, restored
 from .staging import STAGE_SIZE, Spot, move_stage, settle
 from .state import State
 from .types import StateTensor, Times
@@ -226,7 +226,7 @@ def _into(
     if place.ours and ground is None:
         ground = WorldFrame.identity()
         spot = changed(spot, size=STAGE_SIZE)
-    return move_stage(stage, place.scene.to("cpu"), ground, spot, meters_per_unit=meters_per_unit)
+    return move_stage(stage, on_cpu(place.scene), ground, spot, meters_per_unit=meters_per_unit)
 
 
 def _check_unit(meters_per_unit: float | None) -> None:

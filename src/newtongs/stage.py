@@ -117,6 +117,13 @@ def opened(
     return Opened(load(scene, axes=axes, level=level), str(scene), False)
 
 
+def on_cpu(scene: GaussianScene) -> GaussianScene:
+    """The scene as everything here takes it: on the CPU, in float32."""
+    scene = scene.to("cpu")
+    numbers = ("means", "quats", "log_scales", "logits", "sh")
+    return scene.replace(**{name: getattr(scene, name).float() for name in numbers})
+
+
 def floor_of(
     place: Opened, up: Sequence[float] | None = None, height: float | None = None
 ) -> Floor:
@@ -129,7 +136,10 @@ def floor_of(
     if height is None:
         return _with_plinth(place.scene, found)
     doubt = found.doubt if up is None and not known and "--up" in found.doubt else ""
-    return changed(found, height=height, score=1.0, doubt=doubt)
+    if known or abs(height - found.height) <= found.thickness:
+        return changed(found, height=height, score=1.0, doubt=doubt)
+    given = f"floor as given, at {height:.4g}"
+    return changed(found, height=height, score=1.0, doubt=doubt, share=0.0, description=given)
 
 
 def _with_plinth(scene: GaussianScene, floor: Floor) -> Floor:
@@ -147,9 +157,13 @@ def _with_plinth(scene: GaussianScene, floor: Floor) -> Floor:
         found.kind == "found" and abs(found.height - plinth.height) > found.thickness
     ):
         return found
-    floor = changed(floor_below, alternatives=found.alternatives)
-    words = f"{floor.description}; what stands on a plinth, with its top at {plinth.height:.3g}, "
-    return changed(floor, plinth=plinth, description=f"{words}is taken off it")
+    words = f"{floor_below.description}; a plinth's top is at {plinth.height:.3g}, and what "
+    floor = changed(floor_below, plinth=plinth, description=f"{words}stands on it is taken off it")
+    if found is floor_below:
+        return floor
+    others = (found, *(a for a in found.alternatives if a is not floor_below))
+    doubt = f"a plinth's top, or the floor: not sure; give --floor {plinth.height:.3g} if it is"
+    return changed(floor, alternatives=others, doubt=doubt)
 
 
 def pick(
@@ -171,7 +185,7 @@ def pick(
     """
     place = opened(scene, axes, level)
     given, source, ours = place
-    given = given.to("cpu").replace(means=given.means.float().cpu())
+    given = on_cpu(given)
     floor = floor_of(place, up, height)
     world, carrying = WorldFrame.of_floor(floor.up, floor.height), floor.carrying
     chosen = [_select(given, carrying, push, i, cameras) for i, push in enumerate(pushes)]
@@ -323,7 +337,8 @@ def _assembled(stage: Stage, apart: Sequence[Extraction]) -> Stage:
     presence, owners = torch.full((n,), ALWAYS, dtype=torch.uint8), torch.full((n,), BACKGROUND)
     for index, one in enumerate(apart):
         ids[one.mask] = index
-        presence[one.hidden], owners[one.hidden] = FIRST, index
+        presence[one.hidden] = FIRST
+        owners[one.hidden & (owners == BACKGROUND)] = index  # the pushed ones come first
     presence[ids != BACKGROUND] = ALWAYS  # one object's ghost may be another object
     owners[presence == ALWAYS] = BACKGROUND
     marked, new = given.replace(ids=ids), [part for one in apart for part in (one.own, one.fill)]

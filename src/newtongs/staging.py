@@ -175,7 +175,10 @@ def settle(
 
 
 def frame_of(scene: GaussianScene, floor: Floor) -> WorldFrame:
-    """The physics frame of a scene as :func:`settle` has it, where no object is odd."""
+    """The physics frame of a scene as :func:`settle` has it, where no object is odd.
+
+    Within a percent or so: there the main object has been completed and cut.
+    """
     main = main_object(scene, floor.carrying)
     scale = 1.0 if main is None else SIZE / lifted_scale(scene[main.mask])
     return WorldFrame.of_floor(floor.up, floor.height, scale=scale)

@@ -99,7 +99,8 @@ class Picture:
     @property
     def fixed(self) -> str | None:
         """The flag that says where the camera stands."""
-        return "--cameras" if self.cameras else "--framing paper" if self.framing else None
+        paper = self.framing == "paper"
+        return "--cameras" if self.cameras else "--framing paper" if paper else None
 
     def views(self, animation: "Animation") -> list[View]:
         """The camera asked for, or one that sees the whole motion; the paper's orbit has four."""

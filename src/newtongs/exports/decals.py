@@ -12,7 +12,7 @@ import torch
 from torch import Tensor
 
 from .. import rotations
-from ..scene.animation import Animation, Placement
+from ..scene.animation import Animation, Placement, continuous
 from ..scene.gaussians import BACKGROUND, GaussianScene
 from ..scene.placing import VISIBLE, moved
 from ..scene.shadows import (
@@ -70,7 +70,7 @@ class _Support:
 
         affines = {i: animation.affines(i) for i in animation.states}
         scene, up = animation.scene, animation.world.up
-        rows, at = receivers(scene, affines, list(casting.values()), up)
+        rows, at = receivers(scene, affines, list(casting.values()), up, animation.presence)
         opaque = (animation.scene.opacities.cpu()[rows] >= VISIBLE).numpy()
         self.at = at[opaque]
         self.tree = cKDTree(self.at[:, :2])
@@ -151,4 +151,4 @@ def _headings(z: StateTensor, up: Vec3) -> Quat:
     sure = (length > SWUNG).nonzero().squeeze(-1)
     last = torch.searchsorted(sure, torch.arange(len(q)), right=True).sub(1).clamp_min(0)
     twist = (twist / length.clamp_min(1e-9)[:, None])[sure[last]]
-    return torch.cat([twist[:, :1], twist[:, 1:] * up.to(q)], -1)
+    return continuous(torch.cat([twist[:, :1], twist[:, 1:] * up.to(q)], -1))

@@ -33,7 +33,7 @@ class Placement(NamedTuple):
     rotation: Quat
     """``(T, 4)``, scalar first, without sign flips from frame to frame."""
     scale: Vec3
-    """``(T, 3)``, one at the start."""
+    """``(T, 3)``, one at the start for objects."""
     inner_rotation: Quat
     """``(4,)``."""
     inner_translation: Vec3
@@ -187,7 +187,9 @@ class Animation:
         if self.shadow == "none" or not self.states:
             return None
         affines = {i: self.affines(i) for i in self.states}
-        return ContactShadow(self.scene, affines, self.world.up, kind=self.shadow)
+        return ContactShadow(
+            self.scene, affines, self.world.up, kind=self.shadow, presence=self.presence
+        )
 
     def affines(self, index: int) -> tuple[Tensor, Vec3]:
         """``A (T, 3, 3)`` and ``b (T, 3)`` in float64: a mean ``g`` moves to ``A_t g + b_t``."""

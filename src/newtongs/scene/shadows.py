@@ -21,6 +21,7 @@ import torch
 from torch import Tensor
 
 from ..types import Vec3
+from .frames import FIRST, LATER
 from .gaussians import GaussianScene
 from .placing import across
 from .transform import rows_of
@@ -111,16 +112,27 @@ class ContactShadow:
     """Factors on the colours of what lies under the objects, frame by frame."""
 
     def __init__(
-        self, scene: GaussianScene, affines: Affines, up: Vec3, *, kind: ShadowName
+        self,
+        scene: GaussianScene,
+        affines: Affines,
+        up: Vec3,
+        *,
+        kind: ShadowName,
+        presence: Tensor | None = None,
     ) -> None:
-        """Of the objects that ``affines`` move; ``up`` is a unit vector ``(3,)``."""
+        """Of the objects that ``affines`` move; ``up`` is a unit vector ``(3,)``.
+
+        ``presence (N,)`` says which Gaussians come later: they never had a shadow.
+        """
         casting = casters(scene, affines, up)
         if kind == "new":  # what never moves has its shadow already
             casting = {i: c for i, c in casting.items() if np.ptp(c.points, axis=0).any()}
         self.casters = list(casting.values())
-        self.rows, self.at = receivers(scene, affines, self.casters, up)
+        self.rows, self.at = receivers(scene, affines, self.casters, up, presence)
         self.wide = _variances(scene, self.rows)
         self.first = self._light(0) if kind == "new" else None
+        if self.first is not None and presence is not None:
+            self.first[(presence.cpu()[self.rows] == LATER).numpy()] = 1
 
     def __call__(self, t: int) -> tuple[Tensor, Tensor]:
         """Rows ``(n,)`` that are darker in frame ``t``, and factors ``(n,)`` on their colours."""
@@ -141,16 +153,25 @@ class ContactShadow:
 
 
 def receivers(
-    scene: GaussianScene, affines: Affines, casting: Sequence[Caster], up: Vec3
+    scene: GaussianScene,
+    affines: Affines,
+    casting: Sequence[Caster],
+    up: Vec3,
+    presence: Tensor | None = None,
 ) -> tuple[Tensor, Array]:
-    """Rows of still Gaussians that any shadow may fall on, and where they are ``(R, 3)``."""
+    """Rows of still Gaussians that any shadow may fall on, and where they are ``(R, 3)``.
+
+    What ``presence (N,)`` shows in frame 0 alone is none of them.
+    """
     near = torch.zeros(len(scene), dtype=torch.bool)
-    at = scene.means.cpu() @ upright_axes(up).T.float()
+    at = scene.means.cpu().float() @ upright_axes(up).T.float()
     for caster in casting:
         low, high = reach(caster.points.min((0, 1)), caster.points.max((0, 1)), caster.size)
         near |= ((at >= torch.tensor(low)) & (at <= torch.tensor(high))).all(-1)
     for index in affines:
         near[rows_of(scene, index).cpu()] = False
+    if presence is not None:
+        near &= presence.cpu() != FIRST
     rows = near.nonzero().squeeze(-1)
     return rows, at[rows].double().numpy()
 
