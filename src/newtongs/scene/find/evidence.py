@@ -255,9 +255,23 @@ def _carries(s: Sample, board: _Board, found: Things, index: int) -> float:
     over = torch.bincount(of, w * (_dilated(board.floor)[x, y] & board.inside[rows]), k)
     weight = torch.where(over < ELSEWHERE * weight, 0.0, weight)
     carried = over * hanging * (tall / (2 * top)).clamp_max(1) * (weight > 0)
-    carried = carried * torch.where(found.leaning(index), LEANING, 1.0)
-    total = float(weight.sum())
-    return max(least, float(carried.sum()) / max(total, 1e-12) * min(1.0, total / FEW))
+    return max(least, _told(carried, weight, found, index))
+
+
+def _told(carried: Tensor, weight: Tensor, found: Things, index: int) -> float:
+    """Part of the things' ``weight (K,)`` that is ``carried (K,)``, by those that can tell.
+
+    What touches this floor and a wall could stand on either: it says little as long as there are
+    things that touch only one of them.
+    """
+    leaning = found.leaning(index)
+    carried = carried * torch.where(leaning, LEANING, 1.0)
+    both = found.touches[:, index] & leaning
+    clear, unclear = (
+        float(carried[part].sum()) / max(float(weight[part].sum()), 1e-12) for part in (~both, both)
+    )
+    known = min(1.0, float(weight[~both].sum()) / FEW)
+    return min(1.0, float(weight.sum()) / FEW) * (known * clear + (1 - known) * unclear)
 
 
 # --- cells ------------------------------------------------------------------------------------
