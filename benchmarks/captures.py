@@ -94,7 +94,7 @@ def row(name: str, assets: Path, sheets: Path | None) -> dict[str, Any]:
         "scene": name, "gaussians": len(scene), "up": degrees < DEGREES,
         "floor": miss < (0.05 if truth.alone else MISS), "sure": not floor.doubt,
         "kind": "plinth" if floor.plinth else floor.kind, "score": floor.score,
-        "object": object_right(truth, out.mask),
+        "object": object_right(truth, out.mask | (mask & out.hidden)),  # what was shortened too
         "ghosts": [ghosts(scene, out, left, floor.carrying) for left in (~mask, kept)],
         "hole": holes(scene, mask, out, floor.carrying), "find": found_in, "seconds": seconds,
         "memory": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 2**20,
@@ -142,18 +142,28 @@ def holes(
 
 
 def hole(thing: GaussianScene, left: GaussianScene, out: Extraction, floor: Floor) -> float:
-    """Part of the thing's footprint that nothing on its support's level covers."""
+    """Part of the thing's footprint through which one sees its support's level."""
     h, flat = heights(thing.means, out, floor), thing.means.double() @ plane_axes(floor.up)
     low, high = flat.quantile(0.002, dim=0), flat.quantile(0.998, dim=0)
     size = float((high - low).amax()) / HOLE
+    foot = torch.unique(((flat[h < 0.1 * h.quantile(0.98)] - low) / size).floor(), dim=0)
+    cells = low + (foot + 0.5) * size
     ground = heights(left.means, out, floor).abs() <= thickness(h, out, floor)
-    left = left[ground & (left.opacities > 0.3)]
-    reach = left.scales.amax(-1).clamp_max(4 * size).double()[:, None, None]
-    steps = torch.cartesian_prod(*[torch.tensor([-1.0, 0.0, 1.0], dtype=torch.float64)] * 2)
-    at = left.means.double() @ plane_axes(floor.up)
-    covered = cells_of(at[:, None] + reach * steps, low, size)
-    foot = cells_of(flat[h < 0.1 * h.quantile(0.98)], low, size)
-    return float((foot & ~covered).sum() / foot.sum().clamp_min(1))
+    return float((seen_through(left[ground], cells, floor) > 0.5).double().mean())
+
+
+def seen_through(ground: GaussianScene, at: torch.Tensor, floor: Floor) -> torch.Tensor:
+    """How much of what is below shows at places ``(n, 2)`` of a ground, seen from above."""
+    x, sigma = ground.means.double() @ plane_axes(floor.up), ground.scales.double().median(-1)[0]
+    reach = 3 * sigma[:, None]
+    near = ((x > at.amin(0) - reach) & (x < at.amax(0) + reach)).all(-1)
+    x, sigma, opacity = x[near], sigma[near], ground.opacities.double()[near]
+    light = [
+        (1 - opacity * torch.exp(-0.5 * ((some[:, None] - x) / sigma[:, None]).square().sum(-1)))
+        .prod(-1)
+        for some in at.split(64)
+    ]  # fmt: skip
+    return torch.cat(light)
 
 
 def heights(x: torch.Tensor, out: Extraction, floor: Floor) -> torch.Tensor:
@@ -166,15 +176,6 @@ def thickness(h: torch.Tensor, out: Extraction, floor: Floor) -> float:
     """How far from its plane a Gaussian belongs to the support of a thing with heights ``h``."""
     rough = floor.thickness if out.support is None else 3 * out.support.spread
     return max(rough, LEVEL * float(h.quantile(0.98)))
-
-
-def cells_of(points: torch.Tensor, low: torch.Tensor, size: float) -> torch.Tensor:
-    """Which cells ``(HOLE + 1, HOLE + 1)`` hold one of the points ``(..., 2)``."""
-    cells = ((points.reshape(-1, 2) - low) / size).floor().long()
-    cells = cells[((cells >= 0) & (cells <= HOLE)).all(-1)]
-    grid = torch.zeros(HOLE + 1, HOLE + 1, dtype=torch.bool)
-    grid[tuple(cells.T)] = True
-    return grid
 
 
 def draw(scene: GaussianScene, floor: Floor, clusters: list, path: Path) -> None:  # type: ignore[type-arg]

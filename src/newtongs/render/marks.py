@@ -15,10 +15,11 @@ WHITE, BLACK = (1.0, 1.0, 1.0), (0.0, 0.0, 0.0)
 ON_LIGHT, ON_DARK = (0.35, 0.35, 0.4), (0.95, 0.95, 1.0)  # lines of the ruler
 DARK = 0.5  # mean of a pixel's colours below which it is dark
 AXES: dict[str, Color] = {"x": (0.85, 0.1, 0.1), "y": (0.1, 0.6, 0.1), "z": (0.15, 0.3, 0.95)}
+AXIS, SHORTEST = 0.07, 14.0  # length of an axis over the picture's height; pixels, at least
 PLATE = 0.75  # how much of white is behind the axes
 WIDE = 480  # pixels of a picture from which its numbers are larger
 TICKS = 6  # lines of the ruler across what is framed, about
-HIDDEN = 1.08  # depth over that of the picture, from which a line is behind something
+HIDDEN = 1.02  # depth over that of the picture, from which a line is behind something
 # Five rows of three dots each, in octal digits from the top.
 GLYPHS = {
     "0": "75557", "1": "26227", "2": "71747", "3": "71717", "4": "55711", "5": "74717",
@@ -91,8 +92,9 @@ def line_in_space(
     _dots(picture, flat % camera.width, flat // camera.width, color, strength)
 
 
-def axis_cross(picture: Tensor, camera: Camera, world: WorldFrame, *, length: float = 34) -> None:
+def axis_cross(picture: Tensor, camera: Camera, world: WorldFrame) -> None:
     """The physics frame's axes as seen by the camera, in the lower left corner."""
+    length = max(AXIS * picture.shape[0], SHORTEST)
     corner = (1.5 * length, picture.shape[0] - 1.5 * length)
     _lighten(picture, corner, 1.4 * length)
     origin = world.to_scene(torch.zeros(3).double())
