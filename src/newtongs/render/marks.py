@@ -11,11 +11,15 @@ from ..scene.world_frame import WorldFrame
 from ..types import Vec3
 
 Color = tuple[float, float, float]
-WHITE, BLACK, GREY = (1.0, 1.0, 1.0), (0.0, 0.0, 0.0), (0.35, 0.35, 0.4)
+WHITE, BLACK = (1.0, 1.0, 1.0), (0.0, 0.0, 0.0)
+ON_LIGHT, ON_DARK = (0.35, 0.35, 0.4), (0.95, 0.95, 1.0)  # lines of the ruler
+DARK = 0.5  # mean of a pixel's colours below which it is dark
 AXES: dict[str, Color] = {"x": (0.85, 0.1, 0.1), "y": (0.1, 0.6, 0.1), "z": (0.15, 0.3, 0.95)}
+AXIS, SHORTEST = 0.07, 14.0  # length of an axis over the picture's height; pixels, at least
+PLATE = 0.75  # how much of white is behind the axes
 WIDE = 480  # pixels of a picture from which its numbers are larger
 TICKS = 6  # lines of the ruler across what is framed, about
-HIDDEN = 1.08  # depth over that of the picture, from which a line is behind something
+HIDDEN = 1.02  # depth over that of the picture, from which a line is behind something
 # Five rows of three dots each, in octal digits from the top.
 GLYPHS = {
     "0": "75557", "1": "26227", "2": "71747", "3": "71717", "4": "55711", "5": "74717",
@@ -53,18 +57,28 @@ def draw_line(
     _dots(picture, a[0] + t * (b[0] - a[0]), a[1] + t * (b[1] - a[1]), color, strength)
 
 
-def _dots(picture: Tensor, x: Tensor, y: Tensor, color: Color, strength: float) -> None:
+def _dots(picture: Tensor, x: Tensor, y: Tensor, color: Color | None, strength: float) -> None:
     x, y = x.round().long(), y.round().long()
     inside = (y >= 0) & (y < picture.shape[0]) & (x >= 0) & (x < picture.shape[1])
     old = picture[y[inside], x[inside]]
-    picture[y[inside], x[inside]] = old + strength * (picture.new_tensor(color) - old)
+    new = _in_contrast(old) if color is None else picture.new_tensor(color)
+    picture[y[inside], x[inside]] = old + strength * (new - old)
+
+
+def _in_contrast(pixels: Tensor) -> Tensor:
+    """Colours ``(n, 3)`` that show on those of a picture."""
+    dark = pixels.mean(-1, keepdim=True) < DARK
+    return torch.where(dark, pixels.new_tensor(ON_DARK), pixels.new_tensor(ON_LIGHT))
 
 
 def line_in_space(
-    picture: Tensor, camera: Camera, a: Vec3, b: Vec3, color: Color, *,
+    picture: Tensor, camera: Camera, a: Vec3, b: Vec3, color: Color | None = None, *,
     depth: Tensor | None = None, strength: float = 0.6,
 ) -> None:  # fmt: skip
-    """A line between two points ``(3,)`` of the scene, where no ``depth (H, W)`` hides it."""
+    """A line between two points ``(3,)`` of the scene, where no ``depth (H, W)`` hides it.
+
+    Without a ``color`` it is light on what is dark, and dark on what is light.
+    """
     t = torch.linspace(0, 1, 1500, dtype=torch.float64)[:, None]
     pixels, far = camera.project(a + t * (b - a))
     seen = far > 0
@@ -78,9 +92,11 @@ def line_in_space(
     _dots(picture, flat % camera.width, flat // camera.width, color, strength)
 
 
-def axis_cross(picture: Tensor, camera: Camera, world: WorldFrame, *, length: float = 34) -> None:
+def axis_cross(picture: Tensor, camera: Camera, world: WorldFrame) -> None:
     """The physics frame's axes as seen by the camera, in the lower left corner."""
+    length = max(AXIS * picture.shape[0], SHORTEST)
     corner = (1.5 * length, picture.shape[0] - 1.5 * length)
+    _lighten(picture, corner, 1.4 * length)
     origin = world.to_scene(torch.zeros(3).double())
     for i, (name, color) in enumerate(AXES.items()):
         way = world.to_scene(torch.eye(3).double()[i]) - origin
@@ -90,6 +106,13 @@ def axis_cross(picture: Tensor, camera: Camera, world: WorldFrame, *, length: fl
             draw_line(picture, [c + shift for c in corner], [c + shift for c in tip], color)
         named = [c + (length + 9) * float(d) for c, d in zip(corner, seen[:2], strict=True)]
         write_text(picture, name, named, color=color, behind=None)
+
+
+def _lighten(picture: Tensor, middle: Sequence[float], radius: float) -> None:
+    """A light disc, on which colours show, around a pixel (x, y)."""
+    y, x = (torch.arange(n).to(picture) for n in picture.shape[:2])
+    inside = (x - middle[0]) ** 2 + (y[:, None] - middle[1]) ** 2 <= radius**2
+    picture[inside] += PLATE * (1 - picture[inside])
 
 
 def ruler(
@@ -103,17 +126,27 @@ def ruler(
     step, size = ruler_step(low, high), 2 if camera.width >= WIDE else 1
     ends = [(round(float(low[i]) / step), round(float(high[i]) / step)) for i in (0, 2)]
     digits = max(0, -math.floor(math.log10(step) + 1e-9))
+    written: list[list[float]] = []
     for axis, other in ((0, 1), (1, 0)):
         for k in range(ends[axis][0], ends[axis][1] + 1):
             a, b = (_on_floor(world, step, axis, k, ends[other][side]) for side in (0, 1))
-            line_in_space(picture, camera, a, b, GREY, depth=depth, strength=0.45)
+            line_in_space(picture, camera, a, b, depth=depth, strength=0.45)
             past = _on_floor(world, step, axis, k, ends[other][1] + 0.35)
             at, far = camera.project(past)
-            if far > 0:
+            number = f"{k * step + 0.0:.{digits}f}"
+            if far > 0 and _is_free(at.tolist(), len(number), size, written):
                 name = "xz"[axis]
-                number = f"{k * step + 0.0:.{digits}f}"
                 write_text(picture, number, at.tolist(), color=WHITE, behind=AXES[name], size=size)
+                written.append([*at.tolist(), len(number)])
     return step
+
+
+def _is_free(at: Sequence[float], digits: int, size: int, written: list[list[float]]) -> bool:
+    """Whether a number at a pixel (x, y) would hide none of those ``written`` (x, y, digits)."""
+    return all(
+        abs(at[0] - x) >= 2 * size * (digits + n) or abs(at[1] - y) >= 7 * size
+        for x, y, n in written
+    )
 
 
 def ruler_step(low: Vec3, high: Vec3) -> float:

@@ -21,6 +21,7 @@ AZIMUTH, ELEVATION = 25.0, 24.0  # degrees
 MARGIN = 0.84  # of the picture that is filled at most: the ruler's numbers stand outside
 ROOM = 0.1  # of what is framed, left free around it
 TAIL = 0.02  # share of a thing's Gaussians at either end that does not count
+LOW = 0.06  # of the height that is framed: what is lower belongs to the floor
 NEARER = 0.93  # of the nearest depth that is framed: what is nearer to the camera is left out
 
 
@@ -47,7 +48,7 @@ def overview(
         seen, world.up, width=size[0], height=size[1], azimuth=AZIMUTH, elevation=ELEVATION,
         margin=MARGIN,
     )  # fmt: skip
-    picture, depth = _drawn(scene, camera, seen)
+    picture, depth = _drawn(scene, camera, seen, x[:, 1] > LOW * high[1])
     step = ruler(picture, camera, world, low, high, depth)
     axis_cross(picture, camera, world)
     for cluster, box in zip(clusters, boxes, strict=False):
@@ -84,10 +85,17 @@ def _on_ruler(low: Vec3, high: Vec3) -> tuple[Vec3, Vec3]:
     return ((low - room) / step).floor() * step, ((high + room) / step).ceil() * step
 
 
-def _drawn(scene: GaussianScene, camera: Camera, seen: Vec3) -> tuple[Tensor, Tensor]:
-    """Colour ``(H, W, 3)`` and depth ``(H, W)``, infinite where nothing is."""
+def _drawn(
+    scene: GaussianScene, camera: Camera, seen: Vec3, above: Tensor
+) -> tuple[Tensor, Tensor]:
+    """Colour ``(H, W, 3)``, and depth ``(H, W)`` of what is ``above (N,)`` the floor.
+
+    It is infinite where nothing is. Grass must not hide the ruler.
+    """
     _, nearest = camera.project(seen)
     _, depth = camera.project(scene.means.double())
-    drawn = render(scene[depth > NEARER * nearest.amin()], camera)
-    empty = drawn.alpha < 0.5
-    return drawn.color.clamp(0, 1).clone(), torch.where(empty, torch.inf, drawn.depth).double()
+    kept = depth > NEARER * nearest.amin()
+    color = render(scene[kept], camera).color
+    standing = render(scene[kept & above], camera)
+    hidden = torch.where(standing.alpha < 0.5, torch.inf, standing.depth)
+    return color.clamp(0, 1).clone(), hidden.double()

@@ -29,6 +29,7 @@ OPEN_SHARE, STANDING = 0.25, 0.03  # free share of it all; weight of things away
 BUSY = 2.5  # reaches from the middle: things farther out need not stand on this floor
 CELL, FAR = 0.25, 4.0  # reaches: cells in which areas are counted, and how far out
 WIDE, SHARP = 0.25, 0.05  # area over the widest plane's, thickness over the reach: a wall
+LEVEL, SMALLER = 0.97, 0.5  # cosine of level planes; area over the floor's: the top of a thing
 SAME = 0.5  # part of a layer that lies on a better one, from which it is no surface of its own
 JOIN = 2.5 * FINEST  # reaches across which things hang together
 SMALL = 0.003  # of the weight: smaller things are floaters
@@ -93,12 +94,16 @@ def separate(s: Sample, layers: Sequence[Layer], first: int = 0) -> list[Layer]:
     return kept
 
 
-def things(s: Sample, layers: Sequence[Layer]) -> Things:
-    """What is neither floor, wall, ceiling nor floater."""
+def things(s: Sample, layers: Sequence[Layer], index: int) -> Things:
+    """What is neither floor, wall, ceiling nor floater if one of the layers is the floor.
+
+    A smaller level surface belongs to what stands there: the top of a table, a board of a shelf.
+    """
     on = torch.stack([layer.on(s) for layer in layers])
     area = torch.tensor([_area(s, layer, each) for layer, each in zip(layers, on, strict=True)])
     sharp = torch.tensor([layer.top < SHARP * s.reach for layer in layers])
-    wide = (area >= WIDE * area.amax()) & sharp
+    level = torch.stack([layer.n @ layers[index].n for layer in layers]).abs() > LEVEL
+    wide = (area >= WIDE * area.amax()) & sharp & ~(level & (area < SMALLER * area[index]))
     rows = (~on[wide].any(0)).nonzero().squeeze(-1)
     of = torch.full((len(s.x),), -1)
     if not len(rows):
@@ -205,10 +210,10 @@ def _open(board: _Board, load: _Load) -> float:
     The base of an object has the object's sides along its rim. A floor has a free rim, or things
     that stand on it away from there.
     """
-    ground, floor = board.ground, board.floor
+    floor = board.floor
     rim = floor & (_dilated(~floor) | _border())
     alone = float(load.weight[_untouched(load.heavy, _dilated(rim | ~floor))].sum())
-    share = float(ground[load.free].sum()) / max(float(ground.sum()), 1e-12)
+    share = float(load.free.sum()) / max(float(floor.sum()), 1.0)
     round_about = float((load.free & rim).sum()) / max(float(rim.sum()), 1.0)
     room = min(1.0, share / (2 * OPEN_SHARE)) ** 2
     return room * min(1.0, max(round_about / OPEN_RIM, alone / STANDING) / 2)
@@ -250,9 +255,23 @@ def _carries(s: Sample, board: _Board, found: Things, index: int) -> float:
     over = torch.bincount(of, w * (_dilated(board.floor)[x, y] & board.inside[rows]), k)
     weight = torch.where(over < ELSEWHERE * weight, 0.0, weight)
     carried = over * hanging * (tall / (2 * top)).clamp_max(1) * (weight > 0)
-    carried = carried * torch.where(found.leaning(index), LEANING, 1.0)
-    total = float(weight.sum())
-    return max(least, float(carried.sum()) / max(total, 1e-12) * min(1.0, total / FEW))
+    return max(least, _told(carried, weight, found, index))
+
+
+def _told(carried: Tensor, weight: Tensor, found: Things, index: int) -> float:
+    """Part of the things' ``weight (K,)`` that is ``carried (K,)``, by those that can tell.
+
+    What touches this floor and a wall could stand on either: it says little as long as there are
+    things that touch only one of them.
+    """
+    leaning = found.leaning(index)
+    carried = carried * torch.where(leaning, LEANING, 1.0)
+    both = found.touches[:, index] & leaning
+    clear, unclear = (
+        float(carried[part].sum()) / max(float(weight[part].sum()), 1e-12) for part in (~both, both)
+    )
+    known = min(1.0, float(weight[~both].sum()) / FEW)
+    return min(1.0, float(weight.sum()) / FEW) * (known * clear + (1 - known) * unclear)
 
 
 # --- cells ------------------------------------------------------------------------------------

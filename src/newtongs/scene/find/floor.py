@@ -138,10 +138,9 @@ def _judged(
         count = sum(_aligned(layer, up) for layer in layers)
     if not count:
         return []
-    rest = things(s, layers)
     floors = []
     for i, layer in enumerate(layers[:count]):
-        score = judge(s, layers, i, rest) * float(bonus(layer.n[None]))
+        score = judge(s, layers, i, things(s, layers, i)) * float(bonus(layer.n[None]))
         if score >= WORTH_TELLING:
             floors.append(_floor(s, _settled(s, layer, up), min(score, 1.0)))
     return floors
