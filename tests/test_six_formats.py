@@ -7,7 +7,8 @@ import torch
 
 from newtongs.exports.loss import around, loss
 from newtongs.exports.parts import cut
-from newtongs.scene import cluster, find_floor, load, save
+from newtongs.scene import cluster, load, save
+from newtongs.stage import Opened, floor_of
 from newtongs.templates import named_scene
 
 pytest.importorskip("gsply")
@@ -44,7 +45,7 @@ def test_pictures_are_the_same(tmp_path, name, ending):
 
 
 @pytest.mark.parametrize("ending", [*SIX[1:], ".compressed.glb"])
-@pytest.mark.parametrize("name", ["kitchen_table", "unicorn_stuffy.ply"])
+@pytest.mark.parametrize("name", ["kitchen_table", "unicorn_stuffy.ply", "narcissus.sog"])
 def test_up_floor_and_objects_are_the_same(tmp_path, name, ending):
     scene = scene_of(name)
     got = rewritten(scene, ending, tmp_path)

@@ -7,8 +7,9 @@ from typing import TYPE_CHECKING, Annotated, ClassVar, Literal
 import tyro
 
 from ..errors import InputError
+from ..files import require_ending
 from .apps import app
-from .console import check_scene, check_target
+from .console import check_scene, check_target, progress_bar
 
 if TYPE_CHECKING:
     from ..scene.gaussians import GaussianScene
@@ -51,15 +52,19 @@ class Convert:
         check_scene(self.scene)
         out = Path(self.out)
         check_target(out)
+        require_ending(out)
         if Path(self.scene).exists() and out.exists() and out.samefile(self.scene):
             raise InputError(f"{out} would be written over itself; give another name")
         from ..scene.io.formats import require_writer, save
         from ..stage import opened
 
         require_writer(out)
-        place = opened(self.scene, self.axes, self.level)
-        save(self.cut(place.scene), out)
-        self.tell(place.scene, out)
+        with progress_bar("steps") as advance:
+            advance("reading", 0, 1)
+            scene = opened(self.scene, self.axes, self.level).scene
+            advance("reading", 1, 1)
+            save(self.cut(scene), out, progress=advance)
+        self.tell(scene, out)
 
     def cut(self, scene: "GaussianScene") -> "GaussianScene":
         """With colour of the degree asked for."""
@@ -76,7 +81,6 @@ class Convert:
             return
         from ..exports.loss import around, loss
         from ..scene.io.formats import load
-        from .console import progress_bar
 
         with progress_bar("pictures") as advance:
             advance("loss", 0, 1)

@@ -9,14 +9,15 @@ import gzip
 import struct
 import tempfile
 import zlib
+from itertools import chain
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, BinaryIO, NamedTuple
 
 import numpy as np
 import torch
 
 from ...errors import InputError
-from ...files import foreign, write_atomically
+from ...files import Progress, foreign, silent, write_atomically
 from ..gaussians import GaussianScene
 from .axes import from_ours, to_ours
 from .ply import Header, read_columns
@@ -34,6 +35,8 @@ REST_COUNTS = (9, 24, 45)
 NGSP = b"NGSP"
 GZIP = b"\x1f\x8b"
 SH_VALUES = (0, 9, 24, 45)  # bytes of view-dependent colour by degree
+SPZ_WIDTHS = (9, 1, 3, 3, 4)  # bytes of means, opacity, colour, scales, rotation in version 3
+SPZ_BLOCK = 1 << 18  # Gaussians packed at a time
 SPZ_HEADER = struct.Struct("<4sIIBBBB")
 SPZ_4_HEADER = struct.Struct("<4sIIBBBBI12x")
 STREAM = struct.Struct("<QQ")  # compressed and unfolded bytes of one part of version 4
@@ -131,27 +134,60 @@ def _named_axes(path: Path, records: bytes) -> str:
     return SPZ_AXES
 
 
-def write_ply(scene: GaussianScene, path: Path) -> None:
+def write_ply(scene: GaussianScene, path: Path, tell: Progress = silent) -> None:
     """A compressed .ply: 16 bytes a Gaussian and one a coefficient; object ids are not kept."""
     fields = _gsply_fields(scene, path)
+    tell("packing", 0, 1)
     content = gsply().compress_to_bytes(*fields.values())
+    tell("packing", 1, 1)
     write_atomically(path, lambda f: f.write(content))
 
 
-def write_spz(scene: GaussianScene, path: Path) -> None:
+def write_spz(scene: GaussianScene, path: Path, tell: Progress = silent) -> None:
     """An .spz file of version 3, in the axes that the format asks for; object ids are not kept."""
-    fields = _gsply_fields(_bucketed(from_ours(scene, SPZ_AXES)), path)
+    _require_some(scene, path)
     farthest = float(scene.means.abs().amax())
     if farthest >= SPZ_REACH:
         raise InputError(
             f"{path}: an .spz holds coordinates below {SPZ_REACH}, the scene reaches "
             f"{farthest:,.0f}; scale it down, or write a .ply"
         )
+    widths = (*SPZ_WIDTHS, SH_VALUES[scene.sh_degree])
+    columns: list[list[bytes]] = [[] for _ in widths]
+    for start in range(0, len(scene), SPZ_BLOCK):
+        tell("packing", start, len(scene))
+        head, body = _packed_spz(scene[start : start + SPZ_BLOCK], path)
+        n, at = min(SPZ_BLOCK, len(scene) - start), 0
+        for column, width in zip(columns, widths, strict=True):
+            column.append(body[at : at + n * width])
+            at += n * width
+    head = head[:8] + struct.pack("<I", len(scene)) + head[12:]
+    packer = zlib.compressobj(wbits=31)
+
+    def fill(f: BinaryIO) -> None:
+        f.writelines(packer.compress(x) for x in [head, *chain(*columns)])
+        f.write(packer.flush())
+
+    write_atomically(path, fill)
+    tell("packing", len(scene), len(scene))
+
+
+def _packed_spz(scene: GaussianScene, path: Path) -> tuple[bytes, bytes]:
+    """Header and rows of a file with these Gaussians, as the library packs them.
+
+    A block at a time: it takes several times the memory of what it is given.
+    """
+    fields = _gsply_fields(_bucketed(from_ours(scene, SPZ_AXES)), path)
     with tempfile.TemporaryDirectory() as folder:
         part = Path(folder) / "scene.spz"
         gsply().write_spz(part, gsply().GSData(**fields, masks=None))
-        content = part.read_bytes()
-    write_atomically(path, lambda f: f.write(content))
+        content = gzip.decompress(part.read_bytes())
+    return content[: SPZ_HEADER.size], content[SPZ_HEADER.size :]
+
+
+def _require_some(scene: GaussianScene, path: Path) -> None:
+    if not len(scene):
+        raise InputError(f"{path}: this format cannot hold an empty scene; write a .ply")
 
 
 def _bucketed(scene: GaussianScene) -> GaussianScene:
@@ -304,8 +340,7 @@ def _scene(path: Path, data: Any) -> GaussianScene:
 
 def _gsply_fields(scene: GaussianScene, path: Path) -> dict[str, np.ndarray | None]:
     """Our arrays under gsply's names and in the order of its arguments."""
-    if not len(scene):
-        raise InputError(f"{path}: this format cannot hold an empty scene; write a .ply")
+    _require_some(scene, path)
     x = scene.numpy()
     arrays = {
         "means": x["means"],
