@@ -9,7 +9,8 @@ import gzip
 import struct
 import tempfile
 import zlib
-from itertools import chain
+from collections.abc import Callable, Sequence
+from itertools import accumulate, chain
 from pathlib import Path
 from typing import Any, BinaryIO, NamedTuple
 
@@ -23,6 +24,7 @@ from .axes import from_ours, to_ours
 from .ply import Header, read_columns
 from .usable import usable
 
+BLOCK = 1 << 18  # Gaussians packed at a time
 CHUNK = 256  # Gaussians that share their bounds in a compressed .ply
 AXES = ("x", "y", "z")
 BOUNDS = [
@@ -32,11 +34,13 @@ COLOR_BOUNDS = [f"{end}_{channel}" for end in ("min", "max") for channel in "rgb
 PACKED = ["packed_position", "packed_rotation", "packed_scale", "packed_color"]
 REST_COUNTS = (9, 24, 45)
 
+HEADER_END = b"end_header\n"
+
 NGSP = b"NGSP"
 GZIP = b"\x1f\x8b"
 SH_VALUES = (0, 9, 24, 45)  # bytes of view-dependent colour by degree
 SPZ_WIDTHS = (9, 1, 3, 3, 4)  # bytes of means, opacity, colour, scales, rotation in version 3
-SPZ_BLOCK = 1 << 18  # Gaussians packed at a time
+SPZ_FRACTION = 12  # bits behind the point of a coordinate, of 24
 SPZ_HEADER = struct.Struct("<4sIIBBBB")
 SPZ_4_HEADER = struct.Struct("<4sIIBBBBI12x")
 STREAM = struct.Struct("<QQ")  # compressed and unfolded bytes of one part of version 4
@@ -136,11 +140,17 @@ def _named_axes(path: Path, records: bytes) -> str:
 
 def write_ply(scene: GaussianScene, path: Path, tell: Progress = silent) -> None:
     """A compressed .ply: 16 bytes a Gaussian and one a coefficient; object ids are not kept."""
-    fields = _gsply_fields(scene, path)
-    tell("packing", 0, 1)
-    content = gsply().compress_to_bytes(*fields.values())
-    tell("packing", 1, 1)
-    write_atomically(path, lambda f: f.write(content))
+    rest = SH_VALUES[scene.sh_degree]
+
+    def pack(block: GaussianScene) -> list[bytes]:
+        content = gsply().compress_to_bytes(*_gsply_fields(block, path).values())
+        chunks = -(-len(block) // CHUNK)
+        widths = 4 * len([*BOUNDS, *COLOR_BOUNDS]) * chunks, 16 * len(block), rest * len(block)
+        return _cut(content[content.index(HEADER_END) + len(HEADER_END) :], widths)
+
+    parts = _in_blocks(scene, path, pack, tell)
+    head = _canonical_header(-(-len(scene) // CHUNK), len(scene), rest)
+    write_atomically(path, lambda f: f.writelines([head, *parts]))
 
 
 def write_spz(scene: GaussianScene, path: Path, tell: Progress = silent) -> None:
@@ -153,36 +163,54 @@ def write_spz(scene: GaussianScene, path: Path, tell: Progress = silent) -> None
             f"{farthest:,.0f}; scale it down, or write a .ply"
         )
     widths = (*SPZ_WIDTHS, SH_VALUES[scene.sh_degree])
-    columns: list[list[bytes]] = [[] for _ in widths]
-    for start in range(0, len(scene), SPZ_BLOCK):
-        tell("packing", start, len(scene))
-        head, body = _packed_spz(scene[start : start + SPZ_BLOCK], path)
-        n, at = min(SPZ_BLOCK, len(scene) - start), 0
-        for column, width in zip(columns, widths, strict=True):
-            column.append(body[at : at + n * width])
-            at += n * width
-    head = head[:8] + struct.pack("<I", len(scene)) + head[12:]
+
+    def pack(block: GaussianScene) -> list[bytes]:
+        return _cut(_spz_rows(block, path), [len(block) * width for width in widths])
+
+    parts = _in_blocks(scene, path, pack, tell)
+    head = SPZ_HEADER.pack(NGSP, 3, len(scene), scene.sh_degree, SPZ_FRACTION, 0, 0)
     packer = zlib.compressobj(wbits=31)
 
     def fill(f: BinaryIO) -> None:
-        f.writelines(packer.compress(x) for x in [head, *chain(*columns)])
+        f.writelines(packer.compress(x) for x in [head, *parts])
         f.write(packer.flush())
 
     write_atomically(path, fill)
-    tell("packing", len(scene), len(scene))
 
 
-def _packed_spz(scene: GaussianScene, path: Path) -> tuple[bytes, bytes]:
-    """Header and rows of a file with these Gaussians, as the library packs them.
+def _in_blocks(
+    scene: GaussianScene,
+    path: Path,
+    pack: Callable[[GaussianScene], list[bytes]],
+    tell: Progress,
+) -> list[bytes]:
+    """What the library packs, first parts of all blocks first, then second parts, and so on.
 
-    A block at a time: it takes several times the memory of what it is given.
+    A block at a time, because it takes several times the memory of what it is given.
     """
+    _require_some(scene, path)
+    packed = []
+    for start in range(0, len(scene), BLOCK):
+        packed.append(pack(scene[start : start + BLOCK]))
+        tell("packing", min(start + BLOCK, len(scene)), len(scene))
+    return list(chain(*zip(*packed, strict=True)))
+
+
+def _cut(content: bytes, sizes: Sequence[int]) -> list[bytes]:
+    """Pieces of these sizes, which are all there is."""
+    ends = list(accumulate(sizes))
+    assert ends[-1] == len(content), f"{ends[-1]:,} bytes expected, {len(content):,} packed"
+    return [content[end - size : end] for size, end in zip(sizes, ends, strict=True)]
+
+
+def _spz_rows(scene: GaussianScene, path: Path) -> bytes:
+    """What follows the header of a file with these Gaussians."""
     fields = _gsply_fields(_bucketed(from_ours(scene, SPZ_AXES)), path)
     with tempfile.TemporaryDirectory() as folder:
         part = Path(folder) / "scene.spz"
-        gsply().write_spz(part, gsply().GSData(**fields, masks=None))
-        content = gzip.decompress(part.read_bytes())
-    return content[: SPZ_HEADER.size], content[SPZ_HEADER.size :]
+        data = gsply().GSData(**fields, masks=None)
+        gsply().write_spz(part, data, fractional_bits=SPZ_FRACTION)
+        return gzip.decompress(part.read_bytes())[SPZ_HEADER.size :]
 
 
 def _require_some(scene: GaussianScene, path: Path) -> None:
