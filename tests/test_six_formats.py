@@ -53,8 +53,8 @@ def test_up_floor_and_objects_are_the_same(tmp_path, name, ending):
     got = rewritten(scene, ending, tmp_path)
     a, b = (floor_of(Opened(x, None, ours=False), UP.get(name)) for x in (scene, got))
     ours, theirs = cluster(scene, a.carrying), cluster(got, b.carrying)
-    print(f"{name} as {ending}: {b.description}; at {b.height:.4g}, as {a.height:.4g};",
-          f"{len(theirs)} objects, as {len(ours)}; {theirs[0].count}, as {ours[0].count}")  # fmt: skip
+    print(f"{name} as {ending}: floor {b.height:.4g}, was {a.height:.4g}")
+    print(f"{len(theirs)} objects, were {len(ours)}; {theirs[0].count}, were {ours[0].count}")
     assert (a.plinth is None) == (b.plinth is None)
     size = float(ours[0].size.max())
     assert torch.rad2deg(torch.acos((a.up @ b.up).clamp(-1, 1))) < 1

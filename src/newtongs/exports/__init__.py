@@ -106,9 +106,7 @@ def _json(job: _Job, path: Path) -> None:
 
 def _glb(job: _Job, path: Path) -> None:
     compress = job.compress is True
-    write_glb(
-        job.animation, path, sh_degree=job.sh_degree, compress=compress, progress=job.tell
-    )
+    write_glb(job.animation, path, sh_degree=job.sh_degree, compress=compress, progress=job.tell)
 
 
 def _usd(job: _Job, path: Path) -> None:

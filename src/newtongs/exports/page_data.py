@@ -90,7 +90,7 @@ class Numbers(NamedTuple):
         """All arrays, packed."""
         packer, pieces = zlib.compressobj(LEVEL), []
         for done, x in enumerate(self.arrays, 1):
-            pieces.append(packer.compress(np.ascontiguousarray(x)))
+            pieces.append(packer.compress(np.ascontiguousarray(x).data))
             tell("packing", done, len(self.arrays))
         return b"".join([*pieces, packer.flush()])
 
