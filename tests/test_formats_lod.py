@@ -9,6 +9,7 @@ from test_formats_fuzz import DAMAGE, read
 from test_formats_sog import folder, sog
 from test_scene import random_scene
 
+from newtongs.cli import main
 from newtongs.errors import InputError
 from newtongs.scene import load
 from newtongs.scene.io import lod
@@ -111,3 +112,11 @@ def test_inspect_honours_the_level(streamed, capsys):
     with pytest.raises(SystemExit):
         main(["inspect", str(path), "--plain", "--level", "5"])
     assert "level 5 was asked for" in capsys.readouterr().err
+
+
+def test_inspect_lists_the_levels(streamed, capsys):
+    path = written(streamed)
+    assert lod.levels(path) == {0: 60 + 40 + 50, 1: 20 + 40 + 10}
+    main(["inspect", str(path), "--level", "1", "--plain"])
+    said = capsys.readouterr().out
+    assert "--level 0: 150 Gaussians\n--level 1: 70 Gaussians\n77 Gaussians" in said

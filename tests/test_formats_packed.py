@@ -13,6 +13,7 @@ from test_scene import random_scene
 
 from newtongs.errors import InputError
 from newtongs.scene import load, save
+from newtongs.scene.io import packed
 
 pytest.importorskip("gsply", reason="needs newtongs[formats]")
 
@@ -181,3 +182,13 @@ def test_an_empty_splat_file_is_not_written(tmp_path):
     with pytest.raises(InputError, match="cannot hold an empty scene"):
         save(random_scene(0, 0), tmp_path / "a.splat")
     assert not list(tmp_path.iterdir())
+
+
+@pytest.mark.parametrize("ending", [".compressed.ply", ".spz"])
+def test_blocks_make_the_same_file_as_one_piece(tmp_path, monkeypatch, ending):
+    scene, told = random_scene(1000), []
+    save(scene, tmp_path / f"a{ending}")
+    monkeypatch.setattr(packed, "BLOCK", packed.CHUNK)
+    save(scene, tmp_path / f"b{ending}", progress=lambda *x: told.append(x))
+    assert (tmp_path / f"b{ending}").read_bytes() == (tmp_path / f"a{ending}").read_bytes()
+    assert [done for _, done, of in told] == [256, 512, 768, 1000]

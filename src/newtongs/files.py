@@ -5,9 +5,30 @@ import tempfile
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import BinaryIO
+from typing import BinaryIO, TypeAlias
 
 from .errors import InputError
+
+WRITABLE = (".ply", ".compressed.ply", ".spz", ".sog", ".splat", ".glb", ".compressed.glb")
+
+Progress: TypeAlias = Callable[[str, int, int], None]  # what, how much is done, of how much
+
+
+def silent(what: str, done: int, of: int) -> None:
+    """Progress that nobody asked for."""
+
+
+def under(tell: Progress, name: str) -> Progress:
+    """Progress of a part, told with its name before what is done."""
+    return lambda what, done, of: tell(f"{name} {what}", done, of)
+
+
+def require_ending(path: Path) -> str:
+    """The ending of a splat file's name, the longest there is, if we write such files."""
+    found = [ending for ending in WRITABLE if path.name.lower().endswith(ending)]
+    if not found:
+        raise InputError(f"cannot write {path}: expected a name that ends in {', '.join(WRITABLE)}")
+    return max(found, key=len)
 
 
 def existing_file(path: Path | str, wanted: str = "a file") -> Path:

@@ -172,6 +172,26 @@ async function shootPage(page) {
   return {};
 }
 
+// What is seen. three.js does not keep what it has drawn: the screen has it.
+async function seen(page) {
+  if (job.viewer === "three") return page.screenshot();
+  const url = await page.evaluate(() => document.querySelector("canvas").toDataURL("image/png"));
+  return Buffer.from(url.split(",")[1], "base64");
+}
+
+// The picture once it has stayed the same for two seconds: on a busy machine the first ones lack
+// objects, or have them in the wrong order.
+async function settled(page) {
+  let last = await seen(page);
+  for (let k = 0, same = 0; k < 60 && same < 2; k++) {
+    await page.waitForTimeout(1000);
+    const now = await seen(page);
+    same = now.equals(last) ? same + 1 : 0;
+    last = now;
+  }
+  return last;
+}
+
 async function shootViewer(page) {
   const server = await serve();
   await page.goto(`http://127.0.0.1:${server.address().port}/`);
@@ -180,9 +200,7 @@ async function shootViewer(page) {
   for (const [k, t] of job.times.entries()) {
     await page.evaluate(t => window.seek(t), t);
     await page.waitForTimeout(job.wait || 6000);   // viewers sort in a worker, and here without a GPU
-    // three.js does not keep what it has drawn: the screen has it.
-    if (job.viewer === "three") await page.screenshot({ path: path.join(job.folder, `shot_${k}.png`) });
-    else save(`shot_${k}.png`, await page.evaluate(() => document.querySelector("canvas").toDataURL("image/png")));
+    fs.writeFileSync(path.join(job.folder, `shot_${k}.png`), await settled(page));
   }
   server.close();
   return about;

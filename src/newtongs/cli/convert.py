@@ -7,10 +7,14 @@ from typing import TYPE_CHECKING, Annotated, ClassVar, Literal
 import tyro
 
 from ..errors import InputError
+from ..files import require_ending
 from .apps import app
-from .console import check_scene, check_target
+from .console import Advance, check_scene, check_target, progress_bar
 
 if TYPE_CHECKING:
+    from torch import Tensor
+
+    from ..scene.cameras import Camera
     from ..scene.gaussians import GaussianScene
 
 
@@ -51,15 +55,24 @@ class Convert:
         check_scene(self.scene)
         out = Path(self.out)
         check_target(out)
+        require_ending(out)
         if Path(self.scene).exists() and out.exists() and out.samefile(self.scene):
             raise InputError(f"{out} would be written over itself; give another name")
         from ..scene.io.formats import require_writer, save
         from ..stage import opened
 
         require_writer(out)
-        place = opened(self.scene, self.axes, self.level)
-        save(self.cut(place.scene), out)
-        self.tell(place.scene, out)
+        with progress_bar("steps") as advance:
+            advance("reading", 0, 1)
+            scene = opened(self.scene, self.axes, self.level).scene
+            advance("reading", 1, 1)
+            save(self.cut(scene), out, progress=advance)
+            size, n = out.stat().st_size, len(scene)
+            print(f"{out}  {size / 1e3:,.0f} kB, {n:,} Gaussians, {size / n:.1f} bytes each")
+            if self.loss:
+                seen = views(scene, advance)
+                del scene  # one at a time: large scenes fill the memory
+                print(f"loss: {lost(seen, out, advance)}")
 
     def cut(self, scene: "GaussianScene") -> "GaussianScene":
         """With colour of the degree asked for."""
@@ -67,20 +80,27 @@ class Convert:
 
         return cut(scene, self.sh_degree)
 
-    def tell(self, scene: "GaussianScene", out: Path) -> None:
-        """Size, and loss."""
-        size = out.stat().st_size
-        print(f"{out}  {size / 1e3:,.0f} kB, {len(scene):,} Gaussians, {size / len(scene):.1f} "
-              "bytes each")  # fmt: skip
-        if not self.loss:
-            return
-        from ..exports.loss import around, loss
-        from ..scene.io.formats import load
-        from .console import progress_bar
 
-        with progress_bar("pictures") as advance:
-            advance("loss", 0, 1)
-            decibels = loss(scene, load(out), around(scene))
-            advance("loss", 1, 1)
-        exact = "none: the pictures are the same" if decibels > 119 else f"{decibels:.1f} dB"
-        print(f"loss: {exact}")
+def views(scene: "GaussianScene", advance: Advance) -> "list[tuple[Camera, Tensor]]":
+    """Pictures of a scene from four sides, and the cameras."""
+    from ..exports.loss import around, picture
+
+    cameras = around(scene)
+    seen = []
+    for camera in cameras:
+        seen.append((camera, picture(scene, camera)))
+        advance("pictures", len(seen), 2 * len(cameras))
+    return seen
+
+
+def lost(seen: "list[tuple[Camera, Tensor]]", out: Path, advance: Advance) -> str:
+    """How much the pictures of the file differ, in words."""
+    from ..exports.loss import between, picture
+    from ..scene.io.formats import load
+
+    got, pairs = load(out), []
+    for camera, wanted in seen:
+        pairs.append((wanted, picture(got, camera)))
+        advance("pictures", len(seen) + len(pairs), 2 * len(seen))
+    decibels = between(pairs)
+    return "none: the pictures are the same" if decibels > 119 else f"{decibels:.1f} dB"

@@ -72,6 +72,7 @@ class Inspect:
         if kind is not None:
             kind(self.file)
         else:
+            tell_levels(self.file)
             self.describe(opened(self.file, self.axes, self.level))
 
     def describe(self, place: "Opened") -> None:
@@ -146,6 +147,17 @@ class Inspect:
                 else f"as its format says; --axes {OURS} if it stands on its head"
             )
             print(f"axes: {stored.upper()} in the file, turned to {OURS}; {why}")
+
+
+def tell_levels(path: Path) -> None:
+    """How large the levels of detail of a streamed scene are; of others nothing."""
+    from ..scene.io import lod, sog
+
+    path = sog.entry(path)
+    if path.name != lod.NAME or not path.is_file():
+        return
+    for level, gaussians in lod.levels(path).items():
+        print(f"--level {level}: {gaussians:,} Gaussians")
 
 
 def tell_floor(floor: "Floor") -> None:

@@ -11,9 +11,10 @@ from dataclasses import dataclass
 from functools import partial
 from importlib.util import find_spec
 from pathlib import Path
-from typing import Any, TypeAlias
+from typing import Any
 
 from ..errors import InputError, unknown_name
+from ..files import Progress, silent, under
 from ..render.scenes import BACKENDS
 from ..render.video import contact_sheet, write_video
 from ..render.viewpoints import clear_camera
@@ -47,7 +48,6 @@ __all__ = [
     "write_sequence",
 ]
 
-Progress: TypeAlias = Callable[[str, int, int], None]  # what, how much is done, of how much
 WHITE = (1.0, 1.0, 1.0)
 
 
@@ -86,6 +86,8 @@ class _Job:
     compress: bool | None = None
     frames: films.Film | None = None
     report: Callable[[int], None] | None = None
+    tell: Progress = silent
+    """Of the parts of a file that takes long."""
 
 
 def _film(job: _Job, path: Path) -> None:
@@ -103,7 +105,8 @@ def _json(job: _Job, path: Path) -> None:
 
 
 def _glb(job: _Job, path: Path) -> None:
-    write_glb(job.animation, path, sh_degree=job.sh_degree, compress=job.compress is True)
+    compress = job.compress is True
+    write_glb(job.animation, path, sh_degree=job.sh_degree, compress=compress, progress=job.tell)
 
 
 def _usd(job: _Job, path: Path) -> None:
@@ -125,6 +128,7 @@ def _html(job: _Job, path: Path) -> None:
         background=job.background,
         compress=job.compress,
         sh_degree=job.sh_degree,
+        progress=job.tell,
     )
 
 
@@ -212,12 +216,13 @@ def export(
     first = view if isinstance(view, Camera) else view[0]
     rate = animation.fps if fps is None else fps
     job = _Job(animation, first, view, background, rate, title or name, source, sh_degree, compress)
-    tell = progress or (lambda what, done, of: None)
+    tell = progress or silent
     written = {}
     with _drawn(job, names, backend, tell):
         for each in names:
             tell(each, 0, 1)
             job.report = partial(_of_frames, tell, each, len(animation)) if each == "ply" else None
+            job.tell = under(tell, each)
             written[each] = folder / f"{name}{FORMATS[each].ending}"
             FORMATS[each].write(job, written[each])
             tell(each, 1, 1)

@@ -19,7 +19,7 @@ from typing import Any
 from torch import Tensor
 
 from .. import rotations
-from ..files import write_atomically
+from ..files import Progress, silent, under, write_atomically
 from ..scene.animation import Animation, Placement
 from ..scene.io.glb_writer import Document, xyzw
 from ..types import Quat
@@ -32,6 +32,7 @@ def write_glb(
     *,
     sh_degree: int | None = None,
     compress: bool = False,
+    progress: Progress = silent,
 ) -> None:
     """Write the animation as ``.glb``, for Babylon.js, PlayCanvas and three.js.
 
@@ -41,10 +42,11 @@ def write_glb(
         sh_degree: cut view-dependent colour off above this degree, for a smaller file.
         compress: a tenth of the size, rounded, and read by viewers that know
             ``EXT_meshopt_compression``; see docs/export.md.
+        progress: called as ``progress(what, done, of)``: compressing millions takes a minute.
     """
     file = _Animated(animation, compress)
     for part in parts(animation, sh_degree=sh_degree):
-        mesh = file.add_mesh(part.name, part.scene)
+        mesh = file.add_mesh(part.name, part.scene, under(progress, part.name))
         file.add_part(part, mesh)
     data = file.to_bytes()
     write_atomically(Path(path), lambda f: f.writelines(data))

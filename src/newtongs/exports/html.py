@@ -16,7 +16,7 @@ import torch
 from torch import Tensor
 
 from ..errors import InputError
-from ..files import existing_file, foreign, write_atomically
+from ..files import Progress, existing_file, foreign, silent, write_atomically
 from ..scene.animation import Animation, Placement
 from ..scene.cameras import Camera
 from ..scene.framing import default_camera
@@ -42,6 +42,7 @@ def write_html(
     background: Sequence[float] = WHITE,
     sh_degree: int | None = None,
     compress: bool | None = None,
+    progress: Progress = silent,
 ) -> None:
     """Write a page that plays.
 
@@ -54,12 +55,14 @@ def write_html(
         sh_degree: cut view-dependent colour off above this degree. Default: 1, as the page grows
             with it; all of it in a compressed page, where it costs next to nothing.
         compress: a third of the size, rounded; None does so from 300,000 Gaussians on.
+        progress: called as ``progress(what, done, of)``: a large page takes a minute.
     """
     small = is_compressed(animation, compress)
     degree = sh_degree if small or sh_degree is not None else EXACT_DEGREE
     pieces = parts(animation, sh_degree=degree)
-    numbers = (page_data.compressed if small else page_data.exact)([p.scene for p in pieces])
-    data, groups = numbers.deflated(), _groups(pieces)
+    scenes = [p.scene for p in pieces]
+    numbers = page_data.compressed(scenes, progress) if small else page_data.exact(scenes)
+    data, groups = numbers.deflated(progress), _groups(pieces)
     meta = {
         "bytes": len(data),
         "count": sum(len(part.scene) for part in pieces),

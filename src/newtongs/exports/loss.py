@@ -4,7 +4,7 @@
 average pixel, which the eye does not see; 50 dB is less than one step of 8 bits.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
 import torch
 from torch import Tensor
@@ -22,10 +22,13 @@ SAMPLE = 100_000
 
 def loss(wanted: GaussianScene, got: GaussianScene, cameras: Sequence[Camera]) -> float:
     """Decibels between the pictures of two scenes, a camera at a time."""
-    errors = [
-        (picture(wanted, camera) - picture(got, camera)).double().square().mean()
-        for camera in cameras
-    ]
+    pairs = ((picture(wanted, camera), picture(got, camera)) for camera in cameras)
+    return between(pairs)
+
+
+def between(pictures: Iterable[tuple[Tensor, Tensor]]) -> float:
+    """Decibels between the two of each pair, of all pairs together."""
+    errors = [(a - b).double().square().mean() for a, b in pictures]
     return to_decibels(torch.stack(errors).mean())
 
 

@@ -31,6 +31,7 @@ descend and w be the largest, and the bits that would say so are saved.
 import math
 import zlib
 from collections.abc import Sequence
+from itertools import permutations
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -39,6 +40,7 @@ import torch
 from torch import Tensor
 
 from .. import rotations
+from ..files import Progress, silent
 from ..scene.gaussians import GaussianScene, color_to_sh, join
 from ..scene.io.codebooks import nearest_code, palette, size_codebook
 from ..scene.io.sog_writer import every_third, thirds
@@ -46,15 +48,33 @@ from ..scene.io.sog_writer import every_third, thirds
 THIN = math.log(1e-9)  # thinner Gaussians are drawn alike, and would spoil the range of the others
 LEVEL = 6  # of zlib; higher ones gain 0.3 % and take three times as long
 FORBIDDEN = (0, 13, ord("<"))  # HTML changes or reads them
+IS_FORBIDDEN = np.isin(np.arange(128), FORBIDDEN)
 PLACES = (1 << 16) - 1  # along an axis
 GAUSSIANS_AN_ENTRY, FEWEST, MOST = 64, 8192, 32768  # of the palette
 MEAN_PLANES = 6
 BLOCK = 1 << 18
+TEXT_BLOCK = 7 << 17  # bytes made text at a time: in between they are eight times as many
 # Which of 1, i, j, k a quaternion is multiplied by so that component k comes first, with what sign.
 TURNS = torch.tensor([[1, 1, 1, 1], [1, -1, -1, 1], [1, 1, -1, -1], [1, -1, 1, -1]]).double()
 SWAPS = torch.tensor([[0, 1, 2, 3], [1, 0, 3, 2], [2, 3, 0, 1], [3, 2, 1, 0]])
 
 Array = npt.NDArray[Any]
+
+
+def _axes_renamed() -> Tensor:
+    """The turn ``(9, 4)`` that makes axes a, b, c of an ellipsoid the first three, at 3 a + b.
+
+    The third is turned round where that makes them right-handed again.
+    """
+    turns = torch.zeros(9, 4).double()
+    for order in permutations(range(3)):
+        axes = torch.eye(3).double()[:, list(order)]
+        axes[:, 2] *= torch.linalg.det(axes)
+        turns[3 * order[0] + order[1]] = rotations.from_matrix(axes)
+    return turns
+
+
+RENAMED = _axes_renamed()
 
 
 class Numbers(NamedTuple):
@@ -66,10 +86,12 @@ class Numbers(NamedTuple):
     ends: list[dict[str, Any]]
     """And an entry of each group's."""
 
-    def deflated(self) -> bytes:
+    def deflated(self, tell: Progress = silent) -> bytes:
         """All arrays, packed."""
-        packer = zlib.compressobj(LEVEL)
-        pieces = [packer.compress(np.ascontiguousarray(x).tobytes()) for x in self.arrays]
+        packer, pieces = zlib.compressobj(LEVEL), []
+        for done, x in enumerate(self.arrays, 1):
+            pieces.append(packer.compress(np.ascontiguousarray(x).data))
+            tell("packing", done, len(self.arrays))
         return b"".join([*pieces, packer.flush()])
 
 
@@ -78,12 +100,17 @@ def to_text(data: bytes) -> bytes:
 
     A seventh larger than the data, where base64 is a third larger.
     """
+    blocks = (data[at : at + TEXT_BLOCK] for at in range(0, len(data), TEXT_BLOCK))
+    return b"".join(map(_block_to_text, blocks))
+
+
+def _block_to_text(data: bytes) -> bytes:
     x = np.frombuffer(data + bytes(-len(data) % 7), np.uint8).reshape(-1, 7)
     whole = np.zeros((len(x), 8), np.uint8)
     whole[:, :7] = x
     number = whole.view("<u8")
     symbols = (number >> np.arange(0, 56, 7, dtype=np.uint64)).astype(np.uint8).reshape(-1) & 127
-    escaped = np.isin(symbols, FORBIDDEN)
+    escaped = IS_FORBIDDEN[symbols]
     out = np.repeat(symbols, 1 + escaped)
     at = np.flatnonzero(escaped) + np.arange(int(escaped.sum()))
     out[at] = 0xC2  # of the two bytes of U+0080 to U+00BF
@@ -130,10 +157,10 @@ def _rounded(x: Tensor, kind: str) -> Array:
 # --- compressed -----------------------------------------------------------------------------------
 
 
-def compressed(scenes: Sequence[GaussianScene]) -> Numbers:
+def compressed(scenes: Sequence[GaussianScene], tell: Progress = silent) -> Numbers:
     """The second table above."""
     placed = [_along_curve(scene) for scene in scenes]
-    labels, about = _palette([part.sh[:, 1:] for part in scenes], [order for order, _, _ in placed])
+    labels, about = _palette(scenes, [order for order, _, _ in placed], tell)
     # View-dependent colour is most of a scene, and is not copied into the new order.
     plain = [part.replace(sh=part.sh[:, :1]) for part in scenes]
     scene = join(*(part[order] for part, (order, _, _) in zip(plain, placed, strict=True)))
@@ -173,9 +200,7 @@ def _bytes_of(steps: Array) -> Array:
 
 def _renamed(q: Tensor, order: Tensor) -> Tensor:
     """Quaternions of the same ellipsoids after their axes were put into another order."""
-    axes = rotations.to_matrix(q.double()).gather(2, order.unsqueeze(1).expand(-1, 3, 3))
-    axes[:, :, 2] *= torch.linalg.det(axes).unsqueeze(-1)  # right-handed again
-    return rotations.from_matrix(axes)
+    return rotations.multiply(q.double(), RENAMED[3 * order[:, 0] + order[:, 1]])
 
 
 def _first_largest(q: Tensor) -> Tensor:
@@ -201,13 +226,17 @@ def _colours(scene: GaussianScene) -> Array:
     return np.stack([g, r - g, b - g, a])
 
 
-def _palette(parts: list[Tensor], orders: list[Array]) -> tuple[list[Array], dict[str, Any]]:
+def _palette(
+    scenes: Sequence[GaussianScene], orders: list[Array], tell: Progress
+) -> tuple[list[Array], dict[str, Any]]:
     """Labels in two planes, in the order given, and the palette's planes; how to read them."""
-    n, k = sum(map(len, parts)), parts[0].shape[1]
+    n, k = sum(map(len, scenes)), scenes[0].sh.shape[1] - 1
     if not k:
         return [], {"coefficients": 0, "step": 1.0, "entries": 0}
     entries = min(MOST, max(FEWEST, n // GAUSSIANS_AN_ENTRY))
-    found, labels = palette(torch.cat([part.flatten(1) for part in parts]), entries)
+    parts = [scene.sh.flatten(1)[:, 3:] for scene in scenes]
+    x = parts[0] if len(parts) == 1 else torch.cat(parts)
+    found, labels = palette(x, entries, tell=tell)
     pieces = labels.split([len(part) for part in parts])
     labels = torch.cat([x[order] for x, order in zip(pieces, orders, strict=True)])
     step = float(found.abs().max()) / 127 or 1.0

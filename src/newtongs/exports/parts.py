@@ -48,7 +48,7 @@ def parts(animation: Animation, *, sh_degree: int | None = None) -> list[Part]:
         name = "background" if index == BACKGROUND else f"object_{index}".replace("-", "m")
         objects.append(Part(index, name, scene[rows], animation.placement(index)))
     rest = there & ~moving
-    still = [Part(None, "still", scene[rest])] if rest.any() else []
+    still = [Part(None, "still", scene if rest.all() else scene[rest])] if rest.any() else []
     return still + objects + _shadows(animation, scene.sh_degree)
 
 

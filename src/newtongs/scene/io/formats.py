@@ -29,7 +29,14 @@ import numpy as np
 import torch
 
 from ...errors import InputError
-from ...files import existing_file, write_atomically
+from ...files import (
+    WRITABLE,
+    Progress,
+    existing_file,
+    require_ending,
+    silent,
+    write_atomically,
+)
 from ..gaussians import SCALE_FLOOR, GaussianScene, color_to_sh, opacity_to_logit
 from . import glb, glb_writer, ksplat, lgm, lod, packed, sog, sog_writer, splat_ply
 from .axes import OURS, to_ours
@@ -53,7 +60,6 @@ READABLE = (
     ".npy",
     ".safetensors",
 )
-WRITABLE = (".ply", ".compressed.ply", ".spz", ".sog", ".splat", ".glb", ".compressed.glb")
 
 
 class _Turned(NamedTuple):
@@ -130,30 +136,24 @@ def _read(
     return lgm.read(path, kind, frame=frame)
 
 
-def save(scene: GaussianScene, path: Path | str) -> None:
+def save(scene: GaussianScene, path: Path | str, *, progress: Progress = silent) -> None:
     """Write a scene in the format of the path's ending; the file appears whole or not at all.
 
     Only ``.ply`` keeps everything. The other formats round, and forget object ids; ``.splat``
     also forgets the view-dependent part of the colour, ``.sog`` and ``.compressed.glb`` the order.
+    ``progress`` is called as ``progress(what, done, of)``: millions of Gaussians take a minute.
     """
     path = Path(path)
-    _writer(path).write(scene, path)
+    WRITERS[require_ending(path)].write(scene, path, progress)
 
 
 def require_writer(path: Path | str) -> None:
     """Tell before the work whether a file of this name can be written."""
-    _writer(Path(path)).needs()
+    WRITERS[require_ending(Path(path))].needs()
 
 
-def _writer(path: Path) -> "_Writer":
-    for ending, writer in WRITERS.items():
-        if path.name.lower().endswith(ending):
-            return writer
-    raise InputError(f"cannot write {path}: expected a name that ends in {', '.join(WRITABLE)}")
-
-
-def _write_compressed_glb(scene: GaussianScene, path: Path) -> None:
-    glb_writer.write(scene, path, compress=True)
+def _write_compressed_glb(scene: GaussianScene, path: Path, tell: Progress) -> None:
+    glb_writer.write(scene, path, tell, compress=True)
 
 
 def _kind(path: Path) -> str:
@@ -206,7 +206,7 @@ def _read_splat(path: Path) -> GaussianScene:
     )
 
 
-def _write_splat(scene: GaussianScene, path: Path) -> None:
+def _write_splat(scene: GaussianScene, path: Path, tell: Progress) -> None:
     if not len(scene):
         raise InputError(f"{path}: this format cannot hold an empty scene; write a .ply")
     rows = np.empty(len(scene), SPLAT_ROW)
@@ -220,12 +220,12 @@ def _write_splat(scene: GaussianScene, path: Path) -> None:
 class _Writer(NamedTuple):
     """How a format is written."""
 
-    write: Callable[[GaussianScene, Path], None]
+    write: Callable[[GaussianScene, Path, Progress], None]
     needs: Callable[[], object] = lambda: None
     """Raises where a package is missing."""
 
 
-WRITERS = {  # the longer of two endings first
+WRITERS = {
     ".compressed.ply": _Writer(packed.write_ply, packed.gsply),
     ".ply": _Writer(splat_ply.write),
     ".spz": _Writer(packed.write_spz, packed.gsply),

@@ -28,7 +28,7 @@ import numpy.typing as npt
 from torch import Tensor
 
 from ...errors import InputError
-from ...files import write_atomically
+from ...files import Progress, silent, write_atomically
 from ...types import Quat
 from ..gaussians import SH_DEGREES, GaussianScene
 from . import meshopt
@@ -56,7 +56,9 @@ Array = npt.NDArray[Any]
 Floats = npt.NDArray[np.float32]
 
 
-def write(scene: GaussianScene, path: Path, *, compress: bool = False) -> None:
+def write(
+    scene: GaussianScene, path: Path, tell: Progress = silent, *, compress: bool = False
+) -> None:
     """A scene at rest as ``.glb``; object ids are not kept.
 
     Viewers show it upright if its y points down, as in captures; :func:`newtongs.scene.load` gives
@@ -65,7 +67,7 @@ def write(scene: GaussianScene, path: Path, *, compress: bool = False) -> None:
     if not len(scene):
         raise InputError(f"{path}: this format cannot hold an empty scene; write a .ply")
     file = Document({}, UPRIGHT, compress=compress)
-    file.add_node({"name": "still", "mesh": file.add_mesh("still", scene)})
+    file.add_node({"name": "still", "mesh": file.add_mesh("still", scene, tell)})
     data = file.to_bytes()
     write_atomically(path, lambda f: f.writelines(data))
 
@@ -124,9 +126,9 @@ class Document:
         self.tree["accessors"].append(accessor)
         return len(self.tree["accessors"]) - 1
 
-    def add_mesh(self, name: str, scene: GaussianScene) -> int:
+    def add_mesh(self, name: str, scene: GaussianScene, tell: Progress = silent) -> int:
         """One primitive of Gaussians; the mesh's index."""
-        attributes = self._packed(scene) if self.compress else self._plain(scene)
+        attributes = self._packed(scene, tell) if self.compress else self._plain(scene)
         primitive = {
             "attributes": attributes,
             "mode": POINTS,
@@ -141,10 +143,10 @@ class Document:
             attributes[f"{SPLATS}:{semantic}"] = self.add_array(x, target=ARRAY_BUFFER)
         return attributes
 
-    def _packed(self, scene: GaussianScene) -> dict[str, int]:
+    def _packed(self, scene: GaussianScene, tell: Progress) -> dict[str, int]:
         """The attributes of the table above; Gaussians of one colour follow each other."""
         x = scene.numpy()
-        colours, labels = _palette(scene)
+        colours, labels = _palette(scene, tell)
         order = np.lexsort((_ranks(x["means"]), labels))
         means = meshopt.fixed_point(x["means"][order], _place_exponent(scene))
         quats = meshopt.from_quaternions(np.roll(x["quats"], -1, 1)[order], ROTATION_BITS)
@@ -156,9 +158,10 @@ class Document:
             "OPACITY": self._add_bytes(scene.opacities.numpy()[order]),
             "SH_DEGREE_0_COEF_0": self._add_floats(base),
         }
-        for k, (degree, n) in enumerate(sh_slots(scene.sh_degree)[1:]):
+        for k, (degree, n) in enumerate(slots := sh_slots(scene.sh_degree)[1:]):
             name = f"SH_DEGREE_{degree}_COEF_{n}"
             named[name] = self._add_floats(colours[labels[order], k])
+            tell("packing", k + 1, len(slots))
         out = {f"{SPLATS}:{name}": index for name, index in named.items()}
         return {"POSITION": self._add_floats(means, bounds=True), **out}
 
@@ -254,13 +257,13 @@ def xyzw(q: Quat) -> Tensor:
     return q.roll(-1, -1)
 
 
-def _palette(scene: GaussianScene) -> tuple[Array, npt.NDArray[np.int64]]:
+def _palette(scene: GaussianScene, tell: Progress) -> tuple[Array, npt.NDArray[np.int64]]:
     """View-dependent colours ``(entries, K, 3)`` for the filter, and the label of each Gaussian."""
-    n, rest = len(scene), scene.sh[:, 1:]
+    n, rest = len(scene), scene.sh.flatten(1)[:, 3:]
     if not rest.shape[1]:
         return np.empty((1, 0, 3), np.int32), np.zeros(n, np.int64)
     entries = min(MOST, max(FEWEST, n // GAUSSIANS_AN_ENTRY))
-    found, labels = palette(rest.reshape(n, -1), entries)
+    found, labels = palette(rest, entries, tell=tell)
     values = meshopt.fixed_point(found.numpy(), COLOUR_EXPONENT)
     return values.reshape(len(values), -1, 3), labels.numpy()
 

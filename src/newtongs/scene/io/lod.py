@@ -7,6 +7,7 @@ surroundings, which have one level only.
 
 import json
 from collections.abc import Iterator
+from itertools import chain
 from pathlib import Path, PurePosixPath
 from typing import Any
 
@@ -39,6 +40,17 @@ def read(path: Path, level: int | None = None) -> GaussianScene:
         if meta.get("environment") is not None:
             scenes.append(_read_sog(path, meta["environment"]))
         return join(*scenes)
+
+
+def levels(path: Path) -> dict[int, int]:
+    """How many Gaussians each level has, without the surroundings; 0 is the finest."""
+    with foreign(path, "a streamed SOG"):
+        leaves = list(_leaves(path, _meta(path).get("tree")))
+        return {k: _count(_ranges(path, leaves, k)) for k in sorted({*chain(*leaves)})}
+
+
+def _count(files: dict[int, list[tuple[int, int]]]) -> int:
+    return sum(last - first for ranges in files.values() for first, last in ranges)
 
 
 def _meta(path: Path) -> dict[str, Any]:

@@ -9,19 +9,22 @@ import gzip
 import struct
 import tempfile
 import zlib
+from collections.abc import Callable, Sequence
+from itertools import accumulate, chain
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, BinaryIO, NamedTuple
 
 import numpy as np
 import torch
 
 from ...errors import InputError
-from ...files import foreign, write_atomically
+from ...files import Progress, foreign, silent, write_atomically
 from ..gaussians import GaussianScene
 from .axes import from_ours, to_ours
 from .ply import Header, read_columns
 from .usable import usable
 
+BLOCK = 1 << 18  # Gaussians packed at a time
 CHUNK = 256  # Gaussians that share their bounds in a compressed .ply
 AXES = ("x", "y", "z")
 BOUNDS = [
@@ -31,9 +34,13 @@ COLOR_BOUNDS = [f"{end}_{channel}" for end in ("min", "max") for channel in "rgb
 PACKED = ["packed_position", "packed_rotation", "packed_scale", "packed_color"]
 REST_COUNTS = (9, 24, 45)
 
+HEADER_END = b"end_header\n"
+
 NGSP = b"NGSP"
 GZIP = b"\x1f\x8b"
 SH_VALUES = (0, 9, 24, 45)  # bytes of view-dependent colour by degree
+SPZ_WIDTHS = (9, 1, 3, 3, 4)  # bytes of means, opacity, colour, scales, rotation in version 3
+SPZ_FRACTION = 12  # bits behind the point of a coordinate, of 24
 SPZ_HEADER = struct.Struct("<4sIIBBBB")
 SPZ_4_HEADER = struct.Struct("<4sIIBBBBI12x")
 STREAM = struct.Struct("<QQ")  # compressed and unfolded bytes of one part of version 4
@@ -131,27 +138,84 @@ def _named_axes(path: Path, records: bytes) -> str:
     return SPZ_AXES
 
 
-def write_ply(scene: GaussianScene, path: Path) -> None:
+def write_ply(scene: GaussianScene, path: Path, tell: Progress = silent) -> None:
     """A compressed .ply: 16 bytes a Gaussian and one a coefficient; object ids are not kept."""
-    fields = _gsply_fields(scene, path)
-    content = gsply().compress_to_bytes(*fields.values())
-    write_atomically(path, lambda f: f.write(content))
+    rest = SH_VALUES[scene.sh_degree]
+
+    def pack(block: GaussianScene) -> list[bytes]:
+        content = gsply().compress_to_bytes(*_gsply_fields(block, path).values())
+        chunks = -(-len(block) // CHUNK)
+        widths = 4 * len([*BOUNDS, *COLOR_BOUNDS]) * chunks, 16 * len(block), rest * len(block)
+        return _cut(content[content.index(HEADER_END) + len(HEADER_END) :], widths)
+
+    parts = _in_blocks(scene, path, pack, tell)
+    head = _canonical_header(-(-len(scene) // CHUNK), len(scene), rest)
+    write_atomically(path, lambda f: f.writelines([head, *parts]))
 
 
-def write_spz(scene: GaussianScene, path: Path) -> None:
+def write_spz(scene: GaussianScene, path: Path, tell: Progress = silent) -> None:
     """An .spz file of version 3, in the axes that the format asks for; object ids are not kept."""
-    fields = _gsply_fields(_bucketed(from_ours(scene, SPZ_AXES)), path)
+    _require_some(scene, path)
     farthest = float(scene.means.abs().amax())
     if farthest >= SPZ_REACH:
         raise InputError(
             f"{path}: an .spz holds coordinates below {SPZ_REACH}, the scene reaches "
             f"{farthest:,.0f}; scale it down, or write a .ply"
         )
+    widths = (*SPZ_WIDTHS, SH_VALUES[scene.sh_degree])
+
+    def pack(block: GaussianScene) -> list[bytes]:
+        return _cut(_spz_rows(block, path), [len(block) * width for width in widths])
+
+    parts = _in_blocks(scene, path, pack, tell)
+    head = SPZ_HEADER.pack(NGSP, 3, len(scene), scene.sh_degree, SPZ_FRACTION, 0, 0)
+    packer = zlib.compressobj(wbits=31)
+
+    def fill(f: BinaryIO) -> None:
+        f.writelines(packer.compress(x) for x in [head, *parts])
+        f.write(packer.flush())
+
+    write_atomically(path, fill)
+
+
+def _in_blocks(
+    scene: GaussianScene,
+    path: Path,
+    pack: Callable[[GaussianScene], list[bytes]],
+    tell: Progress,
+) -> list[bytes]:
+    """What the library packs, first parts of all blocks first, then second parts, and so on.
+
+    A block at a time, because it takes several times the memory of what it is given.
+    """
+    _require_some(scene, path)
+    packed = []
+    for start in range(0, len(scene), BLOCK):
+        packed.append(pack(scene[start : start + BLOCK]))
+        tell("packing", min(start + BLOCK, len(scene)), len(scene))
+    return list(chain(*zip(*packed, strict=True)))
+
+
+def _cut(content: bytes, sizes: Sequence[int]) -> list[bytes]:
+    """Pieces of these sizes, which are all there is."""
+    ends = list(accumulate(sizes))
+    assert ends[-1] == len(content), f"{ends[-1]:,} bytes expected, {len(content):,} packed"
+    return [content[end - size : end] for size, end in zip(sizes, ends, strict=True)]
+
+
+def _spz_rows(scene: GaussianScene, path: Path) -> bytes:
+    """What follows the header of a file with these Gaussians."""
+    fields = _gsply_fields(_bucketed(from_ours(scene, SPZ_AXES)), path)
     with tempfile.TemporaryDirectory() as folder:
         part = Path(folder) / "scene.spz"
-        gsply().write_spz(part, gsply().GSData(**fields, masks=None))
-        content = part.read_bytes()
-    write_atomically(path, lambda f: f.write(content))
+        data = gsply().GSData(**fields, masks=None)
+        gsply().write_spz(part, data, fractional_bits=SPZ_FRACTION)
+        return gzip.decompress(part.read_bytes())[SPZ_HEADER.size :]
+
+
+def _require_some(scene: GaussianScene, path: Path) -> None:
+    if not len(scene):
+        raise InputError(f"{path}: this format cannot hold an empty scene; write a .ply")
 
 
 def _bucketed(scene: GaussianScene) -> GaussianScene:
@@ -304,8 +368,7 @@ def _scene(path: Path, data: Any) -> GaussianScene:
 
 def _gsply_fields(scene: GaussianScene, path: Path) -> dict[str, np.ndarray | None]:
     """Our arrays under gsply's names and in the order of its arguments."""
-    if not len(scene):
-        raise InputError(f"{path}: this format cannot hold an empty scene; write a .ply")
+    _require_some(scene, path)
     x = scene.numpy()
     arrays = {
         "means": x["means"],

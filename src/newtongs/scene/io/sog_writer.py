@@ -14,10 +14,10 @@ from typing import Any
 
 import numpy as np
 import numpy.typing as npt
-import torch
+from torch import Tensor
 
 from ...errors import InputError
-from ...files import write_atomically
+from ...files import Progress, silent, write_atomically
 from ..gaussians import GaussianScene
 from .codebooks import codebook, nearest_code, palette, size_codebook
 from .sog import KEPT, META, PALETTE_LIMIT, PALETTE_ROW, TAG, pillow
@@ -36,10 +36,13 @@ Bytes = npt.NDArray[np.uint8]
 Floats = npt.NDArray[np.float32]
 
 
-def write(scene: GaussianScene, path: Path) -> None:
+def write(scene: GaussianScene, path: Path, tell: Progress = silent) -> None:
     """A ``.sog``, some 15 to 20 bytes a Gaussian; object ids are not kept."""
     pillow()
-    files = _files(_checked(scene, path))
+    fields, order = _checked(scene, path)
+    files = _files(fields, tell)
+    if scene.sh_degree:
+        _add_harmonics(scene.sh.cpu().flatten(1)[:, 3:], order, files, tell)
     write_atomically(path, lambda f: f.write(_bundle(files)))
 
 
@@ -66,29 +69,35 @@ def thirds(x: npt.NDArray[np.uint64]) -> npt.NDArray[np.uint64]:
     return x
 
 
-def _checked(scene: GaussianScene, path: Path) -> dict[str, Any]:
-    """The fields as arrays, in the order of the file."""
+def _checked(scene: GaussianScene, path: Path) -> tuple[dict[str, Any], npt.NDArray[np.intp]]:
+    """The fields as arrays in the order of the file, of the colour the constant part; that order.
+
+    View-dependent colour is most of a scene, and is not copied.
+    """
     if not 0 < len(scene) <= MOST:
         raise InputError(f"{path}: a .sog cannot hold {len(scene):,} Gaussians; write a .ply")
     fields = {k: np.asarray(x) for k, x in scene.numpy().items() if k != "ids"}
     for name, x in fields.items():
-        if not np.isfinite(x).all():
+        if not np.isfinite(x.sum(dtype=np.float64)):  # a sum is finite when every term is
             raise InputError(f"{path}: {name} hold numbers that are not finite; write a .ply")
     order = morton_order(fields["means"])
-    return {name: x[order].astype(np.float32) for name, x in fields.items()}
+    fields["sh"] = fields["sh"][:, 0]
+    return {k: x[order].astype(np.float32, copy=False) for k, x in fields.items()}, order
 
 
-def _files(x: dict[str, Any]) -> dict[str, bytes]:
-    """Content by name, the description first."""
+def _files(x: dict[str, Any], tell: Progress) -> dict[str, bytes]:
+    """Content by name, the description first, without view-dependent colour."""
     n = len(x["means"])
     means, low, high = _means(x["means"])
-    files = {"means_l.webp": _plane(means & 255), "means_u.webp": _plane(means >> 8)}
-    files["quats.webp"] = _plane(_quats(x["quats"]))
-    scales = size_codebook(x["log_scales"])
-    files["scales.webp"] = _plane(nearest_code(x["log_scales"], scales))
-    colors = codebook(x["sh"][:, 0])
+    scales, colors = size_codebook(x["log_scales"]), codebook(x["sh"])
     opacity = np.round(255 / (1 + np.exp(-x["logits"].astype(np.float64))))[:, None]
-    files["sh0.webp"] = _plane(np.hstack([nearest_code(x["sh"][:, 0], colors), opacity]))
+    planes = {
+        "means_l.webp": means & 255,
+        "means_u.webp": means >> 8,
+        "quats.webp": _quats(x["quats"]),
+        "scales.webp": nearest_code(x["log_scales"], scales),
+        "sh0.webp": np.hstack([nearest_code(x["sh"], colors), opacity.astype(np.uint8)]),
+    }
     meta: dict[str, Any] = {
         "version": 2,
         "asset": {"generator": "newtongs"},
@@ -98,9 +107,11 @@ def _files(x: dict[str, Any]) -> dict[str, bytes]:
         "quats": {"files": ["quats.webp"]},
         "sh0": {"codebook": colors.tolist(), "files": ["sh0.webp"]},
     }
-    if x["sh"].shape[1] > 1:
-        meta["shN"] = _add_harmonics(x["sh"][:, 1:], files)
-    return {META: json.dumps(meta).encode(), **files}
+    files = {META: json.dumps(meta).encode()}
+    for name, plane in planes.items():
+        files[name] = _plane(plane)
+        tell("packing", len(files) - 1, len(planes))
+    return files
 
 
 def _means(means: Floats) -> tuple[npt.NDArray[np.uint16], list[float], list[float]]:
@@ -122,25 +133,28 @@ def _quats(quats: Floats) -> Bytes:
     return np.hstack([codes, TAG + largest[:, None]]).astype(np.uint8)
 
 
-def _add_harmonics(rest: Floats, files: dict[str, bytes]) -> dict[str, Any]:
-    """The palette of view-dependent colour ``(n, K, 3)``, and a label a Gaussian."""
-    n, k, _ = rest.shape
+def _add_harmonics(
+    rest: Tensor, order: npt.NDArray[np.intp], files: dict[str, bytes], tell: Progress
+) -> None:
+    """The palette of view-dependent colour ``(n, 3 K)``, and a label a Gaussian in that order."""
+    n, k = len(rest), rest.shape[1] // 3
     entries = min(PALETTE_LIMIT, FEWEST << max(0, n // FEWEST).bit_length() >> 1)
-    found, labels = palette(torch.from_numpy(rest.reshape(n, -1)), entries)
+    found, labels = palette(rest, entries, tell=tell)
     values = found.numpy().reshape(-1, k, 3)
     codes = codebook(values)
     rows = -(-len(values) // PALETTE_ROW)
     image = np.zeros((rows * PALETTE_ROW, k, 3), np.uint8)
     image[: len(values)] = nearest_code(values, codes)
     files["shN_centroids.webp"] = _webp(image.reshape(rows, -1, 3))
-    label = labels.numpy().astype(np.uint16)
+    label = labels.numpy().astype(np.uint16)[order]
     files["shN_labels.webp"] = _plane(np.stack([label & 255, label >> 8, 0 * label], 1))
-    return {
+    about = {
         "count": len(values),
         "bands": {3: 1, 8: 2, 15: 3}[k],
         "codebook": codes.tolist(),
         "files": ["shN_centroids.webp", "shN_labels.webp"],
     }
+    files[META] = json.dumps(json.loads(files[META]) | {"shN": about}).encode()
 
 
 def _plane(codes: npt.NDArray[Any]) -> bytes:

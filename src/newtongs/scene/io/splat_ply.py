@@ -20,7 +20,7 @@ import torch
 from torch import Tensor
 
 from ...errors import InputError
-from ...files import write_atomically
+from ...files import Progress, silent, write_atomically
 from ..gaussians import (
     BACKGROUND,
     SCALE_FLOOR,
@@ -58,7 +58,7 @@ def read(path: Path, header: Header | None = None, *, activated: bool | None) ->
     return usable(path, **_with_third_scale(fields), ids=_ids(header, present))
 
 
-def write(scene: GaussianScene, path: Path) -> None:
+def write(scene: GaussianScene, path: Path, tell: Progress = silent) -> None:
     """INRIA's layout in float32; object ids as ``int object_id`` when there is an object."""
     arrays = scene.numpy()
     rest = [f"f_rest_{i}" for i in range(3 * (scene.sh.shape[1] - 1))]
@@ -82,6 +82,7 @@ def write(scene: GaussianScene, path: Path) -> None:
             if ids is not None:
                 rows.view("<i4")[:, -1] = ids[start : start + BLOCK]
             f.write(rows.data)
+            tell("writing", start + len(rows), len(scene))
 
     write_atomically(path, fill)
 
