@@ -32,7 +32,7 @@ PRIORS = {
     (0.0, -1.0, 0.0): 1.0, (0.0, 1.0, 0.0): 0.8, (0.0, 0.0, 1.0): 0.5, (0.0, 0.0, -1.0): 0.3,
     (1.0, 0.0, 0.0): 0.2, (-1.0, 0.0, 0.0): 0.2,
 }  # fmt: skip
-FOUND = 0.2  # score from which a plane is taken for a floor
+FOUND = 0.25  # score from which a plane is taken for a floor: more than that of no floor at all
 VIRTUAL = 0.2  # score of no floor at all, with the usual up and a thing that surely stands
 UNSTEADY = 0.25  # of that, for one that would fall
 NEARLY = 0.6  # of the best score: another as good as that makes us doubt
