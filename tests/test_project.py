@@ -18,7 +18,7 @@ LAYERS = [
     {"motions", "dynamics", "scene"}, {"templates", "world"}, {"pushes"},
     {"render", "datasets", "stage"}, {"actors", "ground", "staging"},
     {"training", "evaluation", "figures", "exports", "animator"}, {"report"},
-    {"studio", "cli"},
+    {"studio"}, {"cli"},
     {"__init__", "__main__"},
 ]  # fmt: skip
 LEVEL = {name: i for i, layer in enumerate(LAYERS) for name in layer}
