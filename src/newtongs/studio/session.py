@@ -26,7 +26,7 @@ from ..scene.transform import affine64
 from ..scene.world_frame import WorldFrame
 from ..stage import Opened, Told, floor_of, opened
 from ..staging import frame_of
-from ..state import State
+from ..state import State, replace
 from ..templates import SCENES, named_scene
 from ..types import StateTensor, Times, Vec3
 from ..world.simulation import Simulation, Snapshot
@@ -206,10 +206,17 @@ class Session:
             self._ready = made_ready(self._recipe, self.place, self.floor, self._ready, self.told)
         return self._ready
 
-    def coarse(self, index: int) -> Vec3:
-        """Where an object will go ``(24, 3)``, at once and roughly."""
+    def coarse(self, index: int, velocity: Ray | None = None) -> Vec3:
+        """Where an object will go ``(24, 3)``, at once and roughly.
+
+        ``velocity`` is tried without being chosen.
+        """
         self._require(index)
-        return coarse_path(self.ready.bodies[index], self._recipe.seconds)
+        body = self.ready.bodies[index]
+        if velocity is not None:
+            v = torch.as_tensor(velocity, dtype=body.z0.dtype)
+            body = changed(body, state=replace(body.z0, v=v))
+        return coarse_path(body, self._recipe.seconds)
 
     def states(self) -> StateTensor:
         """States ``(T, K, 22)`` of all frames in the physics frame, as they will be."""
@@ -337,34 +344,44 @@ class Session:
         formats: Sequence[str],
         *,
         camera: Camera | None = None,
+        animation: Animation | None = None,
         told: Told | None = None,
     ) -> dict[str, Path]:
-        """Write files, as :func:`newtongs.export` does."""
+        """Write files, as :func:`newtongs.export` does, of ``animation`` if it is made already."""
         return exports.export(
-            self.animation(), folder, formats, camera=camera, name=self.name,
+            animation or self.animation(), folder, formats, camera=camera, name=self.name,
             background=self.color, source=self.source, progress=told,
         )  # fmt: skip
 
-    def save(self, path: Path | str) -> None:
-        """The project as an animation's json, which ``newtongs replay`` opens too."""
-        path = Path(path)
-        exports.save_animation(self.animation(), path, source=self.source)
+    def save(self, path: Path | str, *, scene: str | None = None) -> None:
+        """The project as an animation's json, which ``newtongs replay`` opens too.
+
+        Args:
+            path: of the .json; the numbers, and where need be the Gaussians, stand beside it.
+            scene: name of the scene's file for :meth:`load`, in place of where it is now; then the
+                animation's own Gaussians are written too, and none refers to the file.
+        """
+        path, source = Path(path), self.source
+        exports.save_animation(self.animation(), path, source=None if scene else source)
         tree = json.loads(path.read_bytes())
-        source = self.source
-        scene = self._recipe.scene if source is None else str(source.resolve())
-        tree[PROJECT] = changed(self._recipe, scene=scene).to_json()
+        where = self._recipe.scene if source is None else str(source.resolve())
+        tree[PROJECT] = changed(self._recipe, scene=scene or where).to_json()
         text = json.dumps(tree, indent=1, allow_nan=False)
         write_atomically(path, lambda f: f.write(text.encode() + b"\n"))
 
     @classmethod
     def load(cls, path: Path | str, *, told: Told | None = None) -> "Session":
-        """A session from what :meth:`save` wrote; its scene must still be where it was."""
+        """A session from what :meth:`save` wrote; its scene is where it was, or beside the json."""
         path = existing_file(path, "a .json that the studio saved")
         with foreign(path, "JSON"):
             tree = json.loads(path.read_bytes())
         if not isinstance(tree, dict) or not isinstance(tree.get(PROJECT), dict):
             raise InputError(f"{path} is no project of the studio; newtongs replay may show it")
-        return cls(Recipe.from_json(tree[PROJECT]), told=told)
+        recipe = Recipe.from_json(tree[PROJECT])
+        beside = path.parent / Path(recipe.scene).name
+        if recipe.scene not in SCENES and not Path(recipe.scene).exists() and beside.is_file():
+            recipe = changed(recipe, scene=str(beside))
+        return cls(recipe, told=told)
 
 
 def _first(words: Sequence[str]) -> Vector | None:
