@@ -127,7 +127,7 @@ class View:
         self.draw_arrow(at, tip)
         if self.gizmo is None:
             self.gizmo = self.scene.add_transform_controls(
-                "/pull", scale=0.25, disable_rotations=True, depth_test=False
+                "/pull", scale=0.45, disable_rotations=True, line_width=4.0
             )
             self.gizmo.on_update(self.on_arrow)
         self.gizmo.position, self.gizmo.visible = tip.numpy(), True

@@ -1,0 +1,62 @@
+// The studio as a person uses it: open, click the object, pull its arrow, play, scrub, kick, download.
+// Reads a job (see tests/test_studio_browser.py), writes pictures and prints what it saw as JSON.
+import fs from "node:fs";
+import path from "node:path";
+import { createRequire } from "node:module";
+
+const job = JSON.parse(fs.readFileSync(process.argv[2]));
+const { chromium } = createRequire(path.join(job.packages, "node_modules", "/"))("playwright-core");
+const browser = await chromium.launch({
+  executablePath: job.chromium,
+  args: ["--no-sandbox", "--use-angle=swiftshader", "--enable-unsafe-swiftshader", "--no-first-run",
+    "--disable-background-networking", "--disable-component-update", "--disable-sync"],
+});
+const page = await browser.newPage({ viewport: { width: job.width, height: job.height } });
+const errors = [], said = {};
+page.on("pageerror", e => errors.push(e.message));
+
+const text = () => page.evaluate(() => document.body.innerText);
+const until = async (words, seconds = 120) => {
+  await page.waitForFunction(w => document.body.innerText.includes(w), words, { timeout: seconds * 1000 });
+};
+const shot = name => page.screenshot({ path: path.join(job.folder, `${name}.png`), timeout: 120000 });
+const press = name => page.getByRole("button", { name, exact: true }).click({ force: true, timeout: 60000 });
+const settle = () => page.waitForTimeout(job.wait);    // software drawing: half a frame a second
+
+try {
+  await page.goto(job.url);
+  await until("Gaussians;");
+  await settle();
+  await shot("opened");
+  await page.mouse.click(...job.object);
+  await until("Gaussians move");
+  await settle();
+  await shot("picked");
+  await press("Play");
+  await page.waitForTimeout(2500);
+  await press("Pause");
+  await settle();
+  await shot("played");
+  await press("Reset");
+  await until("frame 0");
+  await press("Live");
+  await until("live:");
+  await page.mouse.click(...job.object);      // kicked while it still flies up there, or missed
+  await page.waitForTimeout(1500);
+  said.kick = await text();
+  await press("Stop");
+  await press("Keep the live run");
+  await until("kept");
+  await page.getByText("Take it home").click();
+  const [file] = await Promise.all([
+    page.waitForEvent("download", { timeout: 240000 }), press("Export and download"),
+  ]);
+  said.file = file.suggestedFilename();
+  await file.saveAs(path.join(job.folder, said.file));
+  await press("Show command and Python");
+  await until("Session(recipe)");
+  said.lines = await text();
+} catch (e) { errors.push(String(e)); await shot("failed").catch(() => {}); said.failed = await text().catch(() => ""); }
+await browser.close();
+console.log(JSON.stringify({ ...said, errors }));
+process.exit(0);
