@@ -1,4 +1,4 @@
-// The studio as a person uses it: open, click the object, pull its arrow, play, scrub, kick, download.
+// The studio as a person uses it: open, click the object, pull its arrow, play, go live, download.
 // Reads a job (see tests/test_studio_browser.py), writes pictures and prints what it saw as JSON.
 import fs from "node:fs";
 import path from "node:path";
@@ -32,29 +32,38 @@ try {
   await until("Gaussians move");
   await settle();
   await shot("picked");
+  const [x, y] = job.handle, [dx, dy] = job.pull;
+  await page.mouse.move(x, y);
+  await page.waitForTimeout(job.wait);        // the handle must have seen the pointer
+  await page.mouse.down();
+  for (let k = 1; k <= 4; k++) {
+    await page.mouse.move(x + dx * k / 4, y + dy * k / 4);
+    await page.waitForTimeout(700);
+  }
+  await page.mouse.up();
+  await settle();
+  await shot("pulled");
   await press("Play");
   await page.waitForTimeout(2500);
   await press("Pause");
+  await until("paused at frame");
+  said.paused = (await text()).match(/paused at frame (\d+)/)[1];
   await settle();
   await shot("played");
-  await press("Reset");
-  await until("frame 0");
   await press("Live");
   await until("live:");
-  await page.mouse.click(...job.object);      // kicked while it still flies up there, or missed
   await page.waitForTimeout(1500);
-  said.kick = await text();
   await press("Stop");
   await press("Keep the live run");
   await until("kept");
-  await page.getByText("Take it home").click();
+  await page.getByText("Take it home", { exact: true }).click();
   const [file] = await Promise.all([
     page.waitForEvent("download", { timeout: 240000 }), press("Export and download"),
   ]);
   said.file = file.suggestedFilename();
   await file.saveAs(path.join(job.folder, said.file));
   await press("Show command and Python");
-  await until("Session(recipe)");
+  await until("newtongs.animate(");
   said.lines = await text();
 } catch (e) { errors.push(String(e)); await shot("failed").catch(() => {}); said.failed = await text().catch(() => ""); }
 await browser.close();

@@ -49,7 +49,7 @@ class Page:
         self.view = View(server, self.on_arrow)
         self.panel: Panel = make_panel(server.gui, session.recipe if session else None)
         self.player = Player(self.on_play, self.on_step)
-        self._pulled, self._pulling = threading.Event(), False
+        self._pulled = threading.Event()
         self._connect()
         threading.Thread(target=self._follow_arrow, daemon=True).start()
         uploads.watch(server.gui, self.fail)
@@ -259,6 +259,7 @@ class Page:
         self.stop()
         change()
         if session.recipe == before:
+            self.refresh(self.selected)
             return
         try:
             if session.recipe.pushes:
@@ -279,7 +280,7 @@ class Page:
 
     def on_arrow(self, event: Any) -> None:
         """The arrow's handle was moved: drawn by a thread, which takes the newest place."""
-        self._pulling = event.phase != "end"
+        self.view.held = event.phase != "end"
         self._pulled.set()
 
     def _follow_arrow(self) -> None:
@@ -288,7 +289,7 @@ class Page:
             self._pulled.wait()
             self._pulled.clear()
             self.guarded(lambda _: self.pull())(None)
-            if not self._pulling or not self._pulled.wait(QUIET):
+            if not self.view.held or not self._pulled.wait(QUIET):
                 self.guarded(lambda _: self.let_go())(None)
 
     def pulled(self) -> tuple[int, Any, Any]:
@@ -374,6 +375,7 @@ class Page:
         """Play or pause."""
         if self.player.mode == "play":
             self.stop()
+            self.say(f"paused at frame {int(self.panel.frame.value)} of {self.panel.frame.max}")
             return
         self.stop()
         session = self.open_session
@@ -468,6 +470,7 @@ class Page:
     def on_leave(self, client: Any) -> None:
         """The last tab has gone: nobody watches."""
         if not self.server.get_clients():
+            self.view.held = False
             self.stop()
 
     # --- take it home -----------------------------------------------------------------------------

@@ -1,11 +1,10 @@
 """The scene as a browser sees it: nodes of splats, an arrow, a path, a floor, solid boxes."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
 import torch
-from torch import Tensor
 
 from ..scene.gaussians import GaussianScene
 from ..scene.world_frame import WorldFrame
@@ -15,10 +14,12 @@ from .nodes import Array, Pose, Splats, box_lines, moving_pose, parts, splats, s
 from .session import Session
 
 ARROW = 0.25  # seconds: an arrow reaches as far as the object would fly in that time
+HANDLE = 0.45  # length of the handles at its tip, physics units: they stick out of an object
 COARSE, EXACT = (255, 170, 60), (30, 110, 255)  # colours of a path
 SOLID, FLOOR = (220, 60, 60), (120, 150, 120)
 MOST_BOXES = 4000  # drawn; more are a thicket
 START = (0.9, 0.55, 1.7)  # from where the page looks first: along x, y, z, in distances
+FIELD = 0.9  # radians across the height
 NEAREST = 2.2  # distance of the first look, physics units
 
 
@@ -32,6 +33,7 @@ class View:
         self.starts: list[StateTensor] = []
         self.world = WorldFrame.identity()
         self.gizmo: Any = None
+        self.held = False  # somebody pulls the handle: it must not be moved under the pointer
         self.scene.set_up_direction("+y")
 
     # --- splats -----------------------------------------------------------------------------------
@@ -116,7 +118,7 @@ class View:
 
     # --- lines ------------------------------------------------------------------------------------
 
-    def arrow(self, at: Vec3 | None, velocity: Tensor | tuple[float, ...] = ()) -> None:
+    def arrow(self, at: Vec3 | None, velocity: Sequence[float] = ()) -> None:
         """The velocity as an arrow from ``at (3,)``, with a handle to pull at its tip."""
         if at is None:
             self._drop("arrow")
@@ -127,10 +129,12 @@ class View:
         self.draw_arrow(at, tip)
         if self.gizmo is None:
             self.gizmo = self.scene.add_transform_controls(
-                "/pull", scale=0.45, disable_rotations=True, line_width=4.0
+                "/pull", scale=HANDLE, disable_rotations=True, line_width=4.0
             )
             self.gizmo.on_update(self.on_arrow)
-        self.gizmo.position, self.gizmo.visible = tip.numpy(), True
+        self.gizmo.visible = True
+        if not self.held:
+            self.gizmo.position = tip.numpy()
 
     def draw_arrow(self, at: Vec3, tip: Vec3) -> None:
         """Without its handle, which is being pulled."""
@@ -186,6 +190,7 @@ class View:
         eye = at + distance * torch.tensor(START, dtype=torch.float64)
         first = self.server.initial_camera
         first.position, first.look_at, first.up = eye.numpy(), at.numpy(), np.array([0.0, 1.0, 0.0])
+        first.fov = FIELD
         for client in self.server.get_clients().values():
             client.camera.position, client.camera.look_at = eye.numpy(), at.numpy()
             client.camera.up_direction = (0.0, 1.0, 0.0)
