@@ -57,8 +57,10 @@ try {
   await press("Keep the live run");
   await until("kept");
   await page.getByText("Take it home", { exact: true }).click();
+  await settle();                             // the folder unfolds
   const [file] = await Promise.all([
-    page.waitForEvent("download", { timeout: 240000 }), press("Export and download"),
+    page.waitForEvent("download", { timeout: 120000 }),
+    page.getByRole("button", { name: "Export and download" }).click(),
   ]);
   said.file = file.suggestedFilename();
   await file.saveAs(path.join(job.folder, said.file));
