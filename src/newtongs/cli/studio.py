@@ -1,5 +1,6 @@
 """``newtongs studio``: the scene in a browser."""
 
+import signal
 import time
 import webbrowser
 from dataclasses import dataclass
@@ -46,6 +47,7 @@ class OpenStudio:
         check_scene(self.scene)
         from ..studio.page import Studio, opened_session
 
+        signal.signal(signal.SIGTERM, signal.default_int_handler)  # uploads must go then too
         studio = Studio(
             opened_session(self.scene), host=self.host, port=self.port, max_upload=self.max_upload
         )
