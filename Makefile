@@ -3,10 +3,11 @@ PYTHON ?= python3
 BIN := .venv/bin
 STAMP := .venv/.installed
 
-.PHONY: help setup demo test lint bench clean
+.PHONY: help setup demo studio test test-browser lint bench clean
 
 help:
 	@echo "make demo   a ball knocks over ten pins made of Gaussians: film, page, glb"
+	@echo "make studio a scene in the browser: click an object, pull its arrow, download what happens"
 	@echo "make test   lint, type check and the whole test suite"
 	@echo "make bench  speed of every part, beside its limit and its peers"
 	@echo "make setup  only the environment in .venv"
@@ -29,6 +30,13 @@ demo: $(STAMP)
 	@echo "  $(BIN)/newtongs inspect SCENE.ply"
 	@echo "  $(BIN)/newtongs animate SCENE.ply --out moving --velocity 1.5 3 0 --spin 0 0 -4"
 	@echo "  $(BIN)/newtongs animate SCENE.ply --out moving --background kitchen_table"
+
+studio: $(STAMP)
+	$(BIN)/newtongs studio
+
+# NEWTONGS_BROWSER names a folder with playwright-core; see tests/test_export_browser.py.
+test-browser: $(STAMP)
+	$(BIN)/pytest tests/test_export_browser.py tests/test_studio_browser.py
 
 test: lint
 	$(BIN)/pytest

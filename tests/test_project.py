@@ -18,7 +18,7 @@ LAYERS = [
     {"motions", "dynamics", "scene"}, {"templates", "world"}, {"pushes"},
     {"render", "datasets", "stage"}, {"actors", "ground", "staging"},
     {"training", "evaluation", "figures", "exports", "animator"}, {"report"},
-    {"studio", "cli"},
+    {"studio"}, {"cli"},
     {"__init__", "__main__"},
 ]  # fmt: skip
 LEVEL = {name: i for i, layer in enumerate(LAYERS) for name in layer}
@@ -101,7 +101,7 @@ def test_import_is_lazy():
 
 HEAVY = ["torch", "numba", "scipy", "matplotlib", "mujoco", "numpy", "rich", "imageio"]
 COMMANDS = [
-    ["animate"], ["inspect"], ["collider"], ["convert"], ["replay"], ["gallery"],
+    ["animate"], ["studio"], ["inspect"], ["collider"], ["convert"], ["replay"], ["gallery"],
     ["data", "state32"],
     ["data", "gaussian32"], ["data", "same32"], ["data", "common12"], ["data", "scene"],
     ["evaluate"], ["train"], ["reproduce"], ["figure", "motions"], ["figure", "gaussian32"],

@@ -53,17 +53,26 @@ def initial_state(stage: Stage, index: int, push: Push) -> StateTensor:
 
 
 def make_bodies(
-    stage: Stage, pushes: Sequence[Push], physics: Physics, seconds: float, told: Told | None
+    stage: Stage,
+    pushes: Sequence[Push],
+    physics: Physics,
+    seconds: float,
+    told: Told | None,
+    shapes: Sequence[Shape | None] | None = None,
 ) -> list[Body]:
-    """All objects, the pushed ones first; shapes where the world needs them."""
+    """All objects, the pushed ones first; shapes where the world needs them.
+
+    ``shapes`` are those of an earlier call for the same stage: a push changes none.
+    """
     bodies: list[Body] = []
     for i in stage.indices:
-        if told is not None and physics.contact == "world":
+        if told is not None and physics.contact == "world" and shapes is None:
             told("shapes", i + 1, len(stage.indices))
         push = pushes[i] if i < stage.count else None
         z0 = initial_state(stage, i, push or Push(velocity=(0.0, 0.0, 0.0)))
         z0 = rigid_state(z0) if physics.scale == "rigid" else z0
-        shape = shape_of(stage, i, z0) if physics.contact == "world" else None
+        world = physics.contact == "world"
+        shape = shapes[i] if shapes else shape_of(stage, i, z0) if world else None
         if push is None:
             bodies.append(_loose_body(z0, shape, bodies[0]))
             continue

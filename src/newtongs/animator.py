@@ -141,15 +141,36 @@ def animate(
         bodies = aimed(stage, bodies, around, goal, times, physics, progress)
     states = follow(stage, bodies, around, times, physics, progress)
     missed = () if goal is None else misses(stage, goal, states)
+    about = changed(
+        about_stage(stage, pushes, bodies, around, physics), seconds=seconds, fps=fps, goal=goal,
+        planes=tuple((*p.normal, p.offset) for p in planes),
+        boxes=tuple((*b.low, *b.high) for b in boxes), goal_missed_by=missed,
+    )  # fmt: skip
+    return as_animation(
+        stage, bodies, around, times, states, physics, about, planes=planes, boxes=boxes,
+        show_floor=show_floor, shadow=shadow,
+    )  # fmt: skip
+
+
+def as_animation(
+    stage: Stage,
+    bodies: Sequence[Body],
+    around: Ground,
+    times: Times,
+    states: Sequence[StateTensor],
+    physics: Physics,
+    about: About,
+    *,
+    planes: Sequence[Plane] = (),
+    boxes: Sequence[Box] = (),
+    show_floor: bool = True,
+    shadow: bool = True,
+) -> Animation:
+    """The states ``(T, 22)`` of all objects, in scene coordinates, with what is to be seen."""
     stage = restored(stage, [i for i, z in enumerate(states) if not _moves(z)])
     shown = stage.scene
     if show_floor and not physics.literal:  # the paper draws the scene and nothing else
         shown = _with_shown(stage, bodies, around, states, planes, boxes)
-    about = changed(
-        _about(stage, pushes, bodies, around, physics), seconds=seconds, fps=fps, goal=goal,
-        planes=tuple((*p.normal, p.offset) for p in planes),
-        boxes=tuple((*b.low, *b.high) for b in boxes), goal_missed_by=missed,
-    )  # fmt: skip
     form: Form = "impl" if physics.literal else "main"
     return Animation(
         shown, times, dict(enumerate(states)), stage.world, about, form=form,
@@ -178,7 +199,7 @@ def _presence(stage: Stage, count: int) -> Tensor | None:
     return torch.nn.functional.pad(stage.presence, (0, count - len(stage.presence)), value=ALWAYS)
 
 
-def _about(
+def about_stage(
     stage: Stage, pushes: Sequence[Push], bodies: Sequence[Body], around: Ground, physics: Physics
 ) -> About:
     """What the stage and the physics say of themselves."""

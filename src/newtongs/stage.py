@@ -99,12 +99,14 @@ class Stage:
 
 
 def opened(
-    scene: GaussianScene | Path | str, axes: str | None = None, level: int | None = None
+    scene: GaussianScene | Opened | Path | str, axes: str | None = None, level: int | None = None
 ) -> Opened:
     """A scene as it is, of a file, or one of ours by name.
 
     ``axes`` and ``level`` (of detail) say how to read a file.
     """
+    if isinstance(scene, Opened):
+        return scene
     ours = isinstance(scene, GaussianScene) or str(scene) in SCENES
     if ours and (axes is not None or level is not None):
         raise InputError("axes and level say how to read a file; leave them out for our own scenes")
@@ -167,11 +169,12 @@ def _with_plinth(scene: GaussianScene, floor: Floor) -> Floor:
 
 
 def pick(
-    scene: GaussianScene | Path | str,
+    scene: GaussianScene | Opened | Path | str,
     pushes: Sequence[Push],
     *,
     up: Sequence[float] | None = None,
     height: float | None = None,
+    known: Floor | None = None,
     cameras: Sequence[Camera] | None = None,
     loose: bool = False,
     whole: bool = True,
@@ -181,12 +184,13 @@ def pick(
     """Find the floor, mark the objects 0, 1, ... and take them out of the scene.
 
     ``whole`` adds to each object what its selection missed, cuts it at what it stands on, and mends
-    the hole it leaves there; all this is to be seen from frame 1 on.
+    the hole it leaves there; all this is to be seen from frame 1 on. ``known`` is the floor, where
+    :func:`floor_of` has found it already.
     """
     place = opened(scene, axes, level)
     given, source, ours = place
     given = on_cpu(given)
-    floor = floor_of(place, up, height)
+    floor = known or floor_of(place, up, height)
     world, carrying = WorldFrame.of_floor(floor.up, floor.height), floor.carrying
     chosen = [_select(given, carrying, push, i, cameras) for i, push in enumerate(pushes)]
     _refuse_overlap(chosen, pushes)

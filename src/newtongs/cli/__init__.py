@@ -28,6 +28,7 @@ from . import (  # noqa: F401  (each adds its commands)
     inspect,
     l4gm,
     reproduce,
+    studio,
     train,
 )
 from .apps import Command, app

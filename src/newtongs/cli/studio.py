@@ -1,0 +1,61 @@
+"""``newtongs studio``: the scene in a browser."""
+
+import signal
+import time
+import webbrowser
+from dataclasses import dataclass
+from typing import Annotated, ClassVar
+
+import tyro
+
+from ..errors import InputError
+from .apps import app
+from .console import check_scene
+
+
+@app.command(name="studio")
+@dataclass(frozen=True)
+class OpenStudio:
+    """Click an object in the browser, pull an arrow, watch it fall, and download the result.
+
+    Clicking an object takes it out of the scene; the arrow is its velocity; "Live" lets the
+    simulation run, and a click then kicks. "Show command and Python" tells the lines that make the
+    same animation. Ctrl-C ends the studio.
+
+    newtongs studio scene.ply
+
+    newtongs studio bowling --port 8090 --no-open
+    """
+
+    resumes: ClassVar[bool] = False
+    scene: Annotated[str, tyro.conf.Positional, tyro.conf.arg(metavar="SCENE")] = ""
+    """Splat file, the name of one of our own scenes, or a project that the studio saved (.json).
+    Without one, the page offers our scenes and opens files."""
+    port: int = 8080
+    """Port; the next free one if it is taken."""
+    no_open: bool = False
+    """Do not open a browser."""
+    host: str = "127.0.0.1"
+    """Address to listen on. Any other than this machine's needs the token that is printed."""
+    max_upload: float = 500.0
+    """Largest file that the page takes, in megabytes. Files named here may be larger."""
+
+    def run(self) -> None:
+        """Open, listen, and wait to be stopped."""
+        if not 0 <= self.port <= 65535:
+            raise InputError(f"--port: expected 0 to 65535, got {self.port}")
+        check_scene(self.scene)
+        from ..studio.page import Studio, opened_session
+
+        signal.signal(signal.SIGTERM, signal.default_int_handler)  # uploads must go then too
+        studio = Studio(
+            opened_session(self.scene), host=self.host, port=self.port, max_upload=self.max_upload
+        )
+        print(f"newtongs studio: {studio.url}  (Ctrl-C ends it)", flush=True)
+        if not self.no_open:
+            webbrowser.open(studio.url)
+        try:
+            while True:
+                time.sleep(1)
+        finally:
+            studio.close()

@@ -1,0 +1,125 @@
+"""The controls beside the scene: what there is to press, without what it does."""
+
+from dataclasses import dataclass
+from typing import Any
+
+from .. import motions
+from ..exports import FORMATS
+from ..templates import SCENES
+from .recipe import DYNAMICS, Recipe
+
+NONE = "(none)"
+FREE = "free (arrow)"
+TICKED = ("glb", "html")
+STILL = (0.0, 0.0, 0.0)
+
+
+@dataclass
+class Panel:
+    """Handles of viser's controls by name."""
+
+    said: Any
+    counted: Any
+    scene: Any
+    upload: Any
+    objects: Any
+    word: Any
+    add: Any
+    remove: Any
+    undo: Any
+    rectangle: Any
+    loose: Any
+    floor: Any
+    solids: Any
+    velocity: Any
+    spin: Any
+    mass: Any
+    restitution: Any
+    friction: Any
+    motion: Any
+    dynamics: Any
+    play: Any
+    loop: Any
+    frame: Any
+    speed: Any
+    seconds: Any
+    live: Any
+    strength: Any
+    keep: Any
+    reset: Any
+    formats: dict[str, Any]
+    export: Any
+    project: Any
+    lines: Any
+    command: Any
+    progress: Any
+
+
+def make_panel(gui: Any, recipe: Recipe | None) -> Panel:
+    """Build it; ``gui`` is a viser server's."""
+    made: dict[str, Any] = {"said": gui.add_html(""), "counted": gui.add_markdown("")}
+    with gui.add_folder("Scene", expand_by_default=recipe is None):
+        _scene(gui, made, recipe)
+    with gui.add_folder("Objects"):
+        _objects(gui, made)
+    with gui.add_folder("Push"):
+        _push(gui, made)
+    with gui.add_folder("Play"):
+        _play(gui, made)
+    with gui.add_folder("Take it home", expand_by_default=False):
+        _home(gui, made)
+    return Panel(**made)
+
+
+def _scene(gui: Any, made: dict[str, Any], recipe: Recipe | None) -> None:
+    chosen = recipe.scene if recipe is not None and recipe.scene in SCENES else NONE
+    made["scene"] = gui.add_dropdown("our scenes", (NONE, *SCENES), initial_value=chosen)
+    made["upload"] = gui.add_upload_button("Open a file ...", hint="ply, sog, spz, splat, glb")
+
+
+def _objects(gui: Any, made: dict[str, Any]) -> None:
+    made["objects"] = gui.add_dropdown("selected", (NONE,), hint="click an object in the scene")
+    made["word"] = gui.add_text("by word", "", hint="auto, cluster:0, box:..., sphere:x,y,z,r")
+    made["add"] = gui.add_button("Add by word")
+    made["rectangle"] = gui.add_button("Draw a rectangle", hint="adds the objects inside")
+    made["remove"] = gui.add_button("Let it stay", hint="the selected object is scenery again")
+    made["undo"] = gui.add_button("Undo")
+    made["loose"] = gui.add_checkbox("all others are loose", False)
+    made["floor"] = gui.add_checkbox("show the floor", False)
+    made["solids"] = gui.add_checkbox("show what is solid", False)
+
+
+def _push(gui: Any, made: dict[str, Any]) -> None:
+    made["velocity"] = gui.add_vector3(
+        "velocity", STILL, step=0.05, hint="x, y (up), z; pull the arrow"
+    )
+    made["spin"] = gui.add_vector3("spin", STILL, step=0.1, hint="rad/s about x, y (up), z")
+    made["mass"] = gui.add_slider("mass", 0.1, 10.0, 0.1, 1.0)
+    made["restitution"] = gui.add_slider("restitution", 0.0, 1.0, 0.05, 0.6)
+    made["friction"] = gui.add_slider("friction", 0.0, 2.0, 0.05, 0.5)
+    made["motion"] = gui.add_dropdown("motion", (FREE, *motions.names()))
+    made["dynamics"] = gui.add_dropdown("dynamics", DYNAMICS)
+
+
+def _play(gui: Any, made: dict[str, Any]) -> None:
+    made["play"] = gui.add_button("Play")
+    made["frame"] = gui.add_slider("frame", 0, 60, 1, 0)
+    made["loop"] = gui.add_checkbox("loop", True)
+    made["speed"] = gui.add_slider("speed", 0.1, 2.0, 0.1, 1.0)
+    made["seconds"] = gui.add_slider("seconds", 0.5, 20.0, 0.5, 2.0)
+    made["live"] = gui.add_button("Live", hint="run on; a click kicks an object along the view")
+    made["strength"] = gui.add_slider("kick", 0.5, 15.0, 0.5, 3.0, hint="speed gained, units/s")
+    made["keep"] = gui.add_button("Keep the live run")
+    made["reset"] = gui.add_button("Reset")
+
+
+def _home(gui: Any, made: dict[str, Any]) -> None:
+    made["formats"] = {
+        name: gui.add_checkbox(name, name in TICKED, hint=one.about)
+        for name, one in FORMATS.items()
+    }
+    made["export"] = gui.add_button("Export and download")
+    made["progress"] = gui.add_progress_bar(0.0, visible=False)
+    made["project"] = gui.add_button("Download the project")
+    made["lines"] = gui.add_button("Show command and Python")
+    made["command"] = gui.add_markdown("")

@@ -1,0 +1,50 @@
+"""A clock beside the page: it plays frames, or steps the live simulation, sixty times a second."""
+
+import threading
+import time
+from collections.abc import Callable
+from typing import Literal, TypeAlias
+
+from .session import LIVE_RATE
+
+Mode: TypeAlias = Literal["still", "play", "live"]
+CATCH_UP = 3  # steps at most in a tick: what is later than that is left out
+
+
+class Player:
+    """Calls back from a thread of its own while something moves; it sleeps otherwise."""
+
+    def __init__(self, play: Callable[[float], None], step: Callable[[int], None]) -> None:
+        """``play`` is called with the seconds gone, ``step`` with a number of live steps."""
+        self.play, self.step = play, step
+        self.mode: Mode = "still"
+        self._wake, self._closed = threading.Event(), False
+        threading.Thread(target=self._loop, daemon=True, name="newtongs studio").start()
+
+    def set(self, mode: Mode) -> None:
+        """Start or stop."""
+        self.mode = mode
+        if mode != "still":
+            self._wake.set()
+
+    def close(self) -> None:
+        """For good."""
+        self._closed, self.mode = True, "still"
+        self._wake.set()
+
+    def _loop(self) -> None:
+        while not self._closed:
+            self._wake.wait()
+            self._wake.clear()
+            last, owed = time.monotonic(), 0.0
+            while self.mode != "still" and not self._closed:
+                time.sleep(1 / LIVE_RATE)
+                now = time.monotonic()
+                gone, last = now - last, now
+                if self.mode == "play":
+                    self.play(gone)
+                    continue
+                owed = min(owed + gone * LIVE_RATE, CATCH_UP)
+                if owed >= 1:
+                    self.step(int(owed))
+                    owed -= int(owed)

@@ -1,0 +1,122 @@
+"""From a recipe to bodies in their surroundings, with all kept that a new push does not change."""
+
+from collections.abc import Sequence
+from dataclasses import replace as changed
+from typing import Any, NamedTuple
+
+import torch
+
+from ..actors import make_bodies, raise_for_motions
+from ..animator import about_stage, as_animation, frame_times, simulated
+from ..dynamics.surfaces import FLOOR
+from ..dynamics.variants import choose
+from ..ground import Ground, make_ground
+from ..pushes import filled
+from ..scene.animation import Animation
+from ..scene.find.floor import Floor
+from ..stage import Opened, Stage, Told, pick
+from ..staging import settle
+from ..state import State
+from ..types import StateTensor, Times, Vec3
+from ..world.bodies import Body
+from ..world.simulation import Simulation
+from ..world.surroundings import Surroundings
+from .recipe import Kick, Recipe
+
+COARSE = 24  # frames of a path that is drawn while an arrow is pulled
+
+
+class Ready(NamedTuple):
+    """A stage with its bodies: all that a simulation needs."""
+
+    recipe: Recipe
+    stage: Stage
+    bodies: list[Body]
+    around: Ground
+
+
+def made_ready(
+    recipe: Recipe,
+    place: Opened,
+    floor: Floor,
+    before: Ready | None = None,
+    told: Told | None = None,
+) -> Ready:
+    """The stage of a recipe, as :func:`newtongs.animate` makes it.
+
+    ``floor`` is that of the ``place``. Where only velocities, spins and materials differ from
+    ``before``, its objects, shapes and solid scene are taken over.
+    """
+    physics = recipe.physics
+    pushes = [filled(push, physics) for push in recipe.pushes]
+    if before is not None and _lasting(before.recipe) == _lasting(recipe):
+        shapes = [body.shape for body in before.bodies]
+        bodies = make_bodies(before.stage, pushes, physics, recipe.seconds, told, shapes)
+        return before._replace(recipe=recipe, bodies=bodies)
+    stage = pick(
+        place, pushes, up=recipe.up, height=recipe.floor, known=floor, loose=recipe.loose,
+        whole=not physics.literal,
+    )  # fmt: skip
+    stage = settle(stage, recipe.floor, rescale=not physics.literal)
+    stage = raise_for_motions(stage, pushes, physics.seed)
+    bodies = make_bodies(stage, pushes, physics, recipe.seconds, told)
+    return Ready(recipe, stage, bodies, make_ground(stage, bodies, physics, (), ()))
+
+
+def _lasting(recipe: Recipe) -> tuple[Any, ...]:
+    """What objects, shapes and surroundings hang on."""
+    words = tuple((push.select, push.motion) for push in recipe.pushes)
+    seconds = recipe.seconds if any(push.motion for push in recipe.pushes) else None
+    paper = recipe.dynamics == "paper"
+    return words, seconds, paper, recipe.up, recipe.floor, recipe.loose, recipe.solid
+
+
+def started(ready: Ready) -> Simulation:
+    """The simulation at time zero."""
+    return simulated(ready.bodies, ready.around, ready.recipe.physics)
+
+
+def played(simulation: Simulation, times: Times, kicks: Sequence[Kick]) -> StateTensor:
+    """States ``(T, K, 22)`` at ``times`` of a run with kicks in between."""
+    parts, left = [], times.tolist()
+    for kick in kicks:
+        before = [t for t in left if t <= kick.time]
+        left = left[len(before) :]
+        parts += [simulation.run(before)] if before else []
+        if simulation.time < kick.time:
+            simulation.run([kick.time])
+        simulation.push(kick.object, impulse=kick.impulse)
+    return torch.cat([*parts, *([simulation.run(left)] if left else [])])
+
+
+def followed(ready: Ready) -> tuple[Times, StateTensor]:
+    """Times ``(T,)`` and states ``(T, K, 22)`` in the physics frame."""
+    times = frame_times(ready.recipe.seconds, ready.recipe.fps)
+    return times, played(started(ready), times, ready.recipe.kicks)
+
+
+def animation_of(ready: Ready, times: Times, states: StateTensor) -> Animation:
+    """The states ``(T, K, 22)`` of the physics frame with the scene, as an animation."""
+    recipe, physics = ready.recipe, ready.recipe.physics
+    pushes = [filled(push, physics) for push in recipe.pushes]
+    about = about_stage(ready.stage, pushes, ready.bodies, ready.around, physics)
+    about = changed(about, seconds=recipe.seconds, fps=recipe.fps)
+    in_scene = list(ready.stage.world.state_to_scene(states.transpose(0, 1).double()))
+    return as_animation(ready.stage, ready.bodies, ready.around, times, in_scene, physics, about)
+
+
+def coarse_path(body: Body, seconds: float) -> Vec3:
+    """A first guess of an object's way ``(24, 3)``, physics frame: a ball over a plain floor.
+
+    A thing that starts below its ball's radius is led as if it stood on it.
+    """
+    x = State(body.z0)
+    z0 = body.z0.clone()
+    lift = max(float(x.s[1]) - float(x.p[1]), 0.0)
+    State(z0).p[1] += lift
+    ball = Body(z0, None, friction=body.friction)
+    newton = Simulation([ball], choose("analytic", "rigid"), Surroundings((FLOOR,)), engine="paper")
+    times = torch.linspace(0, seconds, COARSE, dtype=torch.float64)
+    way = State(newton.run(times)[:, 0]).p.double().clone()
+    way[:, 1] -= lift
+    return way
