@@ -4,33 +4,51 @@ Numba's cache knows this file's own text alone: after changing a constant that i
 remove the ``__pycache__`` beside it.
 """
 
-import math
-
 import numba
+import numpy as np
 
 from .shadows import BLUR, HIGHEST, OVERHEAD, SPREAD, WIDEST, Array
 
+# No branch and no exponential in the loop over an object's points, so that eight of them are done
+# at once: (1 - d / 9)^4 is close to exp(-d / 2), and ends at three widths.
+FAST = {"contract", "reassoc", "nsz", "arcp"}
 
-@numba.njit(cache=True, nogil=True, error_model="numpy")
+
 def add_cover(at: Array, wide: Array, points: Array, size: float, cover: Array) -> None:
     """Add to ``cover (R,)`` the spots of one object's ``points (P, 3)`` at receivers ``(R, 3)``.
 
     A wide receiver, of variance ``wide (R,)``, takes the mean of a spot over itself.
     """
-    side = 2 * WIDEST * (BLUR + SPREAD * HIGHEST) * size
-    x0, x1 = points[:, 0].min() - side, points[:, 0].max() + side
-    y0, y1 = points[:, 1].min() - side, points[:, 1].max() + side
-    z0, z1 = points[:, 2].min() - HIGHEST * size, points[:, 2].max() + OVERHEAD * size
+    x, y, z = np.ascontiguousarray((points / size).T, dtype=np.float32)
+    _add_cover(at, wide, x, y, z, size, cover)
+
+
+@numba.njit(cache=True, nogil=True, error_model="numpy", fastmath=FAST)
+def _add_cover(
+    at: Array, wide: Array, px: Array, py: Array, pz: Array, size: float, cover: Array
+) -> None:
+    """The same with the points in units of the object's size, an array for each axis."""
+    side = 2 * WIDEST * (BLUR + SPREAD * HIGHEST)
+    x0, x1, y0, y1 = px.min() - side, px.max() + side, py.min() - side, py.max() + side
+    z0, z1 = pz.min() - HIGHEST, pz.max() + OVERHEAD
+    one, none, ninth = np.float32(1), np.float32(0), np.float32(1 / WIDEST**2)
+    blur, spread = np.float32(BLUR), np.float32(SPREAD)
+    fall, fade = np.float32(1 / HIGHEST), np.float32(1 / OVERHEAD)
     for i in range(len(at)):
-        x, y, z = at[i, 0], at[i, 1], at[i, 2]
+        x, y, z = at[i, 0] / size, at[i, 1] / size, at[i, 2] / size
         if x < x0 or x > x1 or y < y0 or y > y1 or z < z0 or z > z1:
             continue
-        for j in range(len(points)):
-            h = (points[j, 2] - z) / size
-            if h >= HIGHEST or h <= -OVERHEAD:
-                continue
-            weight = 1 + h / OVERHEAD if h < 0 else (1 - h / HIGHEST) ** 2
-            spot = ((BLUR + SPREAD * max(h, 0.0)) * size) ** 2
-            d = ((points[j, 0] - x) ** 2 + (points[j, 1] - y) ** 2) / (spot + wide[i])
-            if d < WIDEST**2:
-                cover[i] += weight * spot / (spot + wide[i]) * math.exp(-0.5 * d)
+        x, y, z = np.float32(x), np.float32(y), np.float32(z)
+        own, total = np.float32(wide[i] / size**2), none
+        for j in range(len(px)):
+            h = pz[j] - z
+            above, below = max(h, none), min(h, none)
+            weight = max(none, one - above * fall)
+            weight = weight * weight * max(none, one + below * fade)
+            spot = (blur + spread * above) ** 2
+            over = one / (spot + own)
+            d = ((px[j] - x) ** 2 + (py[j] - y) ** 2) * over
+            bump = max(none, one - d * ninth)
+            bump = bump * bump
+            total += weight * spot * over * bump * bump
+        cover[i] += total
