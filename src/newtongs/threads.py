@@ -1,10 +1,14 @@
-"""How many threads torch may use, for a while."""
+"""How many threads torch may use, for a while, and work shared among as many."""
 
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
+from typing import Any, TypeAlias
 
 import torch
+
+Share: TypeAlias = Callable[[Callable[[int], Any], range], list[Any]]
 
 _lock = threading.Lock()
 _inside = 0  # Python threads that hold torch to one thread
@@ -53,3 +57,13 @@ def _leave(before: int) -> None:
     with _lock:
         _inside -= 1
         torch.set_num_threads(before)
+
+
+@contextmanager
+def sharing() -> Iterator[Share]:
+    """``share(work, items)`` does the work for each number on as many threads as torch has.
+
+    Not numba's own threads: they abort when two Python threads use them at once.
+    """
+    with ThreadPoolExecutor(torch.get_num_threads()) as pool:
+        yield lambda work, items: list(pool.map(work, items))  # waits, raises what a thread raised

@@ -6,10 +6,7 @@ threads. ``newtongs.render.reference`` says the same without tiles, slowly, in f
 extra ``newtongs[fast]``.
 """
 
-from collections.abc import Callable, Iterator
-from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
-from typing import Any, NamedTuple, TypeAlias
+from typing import Any, NamedTuple
 
 import numpy as np
 import torch
@@ -17,6 +14,7 @@ from torch import Tensor
 
 from ..errors import InputError
 from ..scene import Camera
+from ..threads import Share, sharing
 from .prepare import Splat
 from .rendering import Rendering
 
@@ -29,7 +27,6 @@ except ImportError as error:
     ) from error
 
 CHUNK = 4096  # Gaussians projected at a time
-Share: TypeAlias = Callable[[Callable[[int], Any], range], list[Any]]
 
 
 @torch.no_grad()
@@ -57,16 +54,6 @@ class Drawn(NamedTuple):
     """For each strip where its tiles' lists start, and the lists, see ``ewa_tiles.draw_strip``."""
     blended: int
     """Pixels, each Gaussian's counted."""
-
-
-@contextmanager
-def sharing() -> Iterator[Share]:
-    """``share(work, items)`` does the work for each number on as many threads as torch has.
-
-    Not numba's own threads: they abort when two Python threads use them at once.
-    """
-    with ThreadPoolExecutor(torch.get_num_threads()) as pool:
-        yield lambda work, items: list(pool.map(work, items))  # waits, raises what a thread raised
 
 
 def projected(splats: ewa_project.Splats, view: ewa_project.View, share: Share) -> Layer:

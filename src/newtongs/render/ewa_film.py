@@ -14,9 +14,10 @@ import torch
 
 from ..scene import Camera
 from ..scene.frames import AnimatedScene, Frame
+from ..threads import Share, sharing
 from . import ewa, ewa_tiles
 from .ewa_project import Splats
-from .ewa_records import BLUE, RECORD, RED, Array, Indices, Layer
+from .ewa_records import BLUE, RECORD, RED, Array, Indices, Layer, compiled
 from .prepare import prepare
 from .rendering import Rendering
 
@@ -25,7 +26,7 @@ COLOR = slice(RED, BLUE + 1)
 
 def pictures(scenes: AnimatedScene, camera: Camera, background: Any) -> Iterator[Rendering]:
     """Frame after frame; each picture is the caller's to keep."""
-    with ewa.sharing() as share:
+    with sharing() as share:
         film = Film(scenes, camera, background, share)
         for t, frame in enumerate(film.moving):
             yield ewa.rendering(film.draw(t, frame))
@@ -36,7 +37,7 @@ class Film:
 
     @torch.no_grad()
     def __init__(
-        self, scenes: AnimatedScene, camera: Camera, background: Any, share: ewa.Share
+        self, scenes: AnimatedScene, camera: Camera, background: Any, share: Share
     ) -> None:
         rows, self.moving = scenes.moving()
         self.moving_rows, self.shade = rows.int().numpy(), scenes.shade
@@ -61,12 +62,10 @@ class Film:
     def draw(self, t: int, frame: Frame) -> Array:
         """Pixels ``(H, W, 5)`` of frame ``t``, in which the moving rows are as in ``frame``."""
         rows, factors = self._shadow(t)
-        seen = self.place[rows] >= 0
-        shaded, changed = self.place[rows[seen]], np.zeros(self.still, np.bool_)
-        self.records[shaded, COLOR] = self.colors[shaded] * factors[seen, None]
-        changed[shaded] = True
+        changed = np.zeros(self.still, np.bool_)
+        _shade(self.records, self.colors, self.place, rows, factors, changed)
         out = self._redrawn(self._project(frame, rows, factors), changed)
-        self.records[shaded, COLOR] = self.colors[shaded]
+        _shade(self.records, self.colors, self.place, rows, np.ones_like(factors), changed)
         return out
 
     def _shadow(self, t: int) -> tuple[Indices, Array]:
@@ -109,6 +108,19 @@ class Film:
 
         self.share(redraw, strips)
         return out
+
+
+@compiled()
+def _shade(
+    records: Array, colors: Array, place: Indices, rows: Indices, factors: Array, changed: Any
+) -> None:
+    """Give the records of some rows their colours times a factor, and mark them as changed."""
+    for i in range(len(rows)):
+        at = place[rows[i]]
+        if at >= 0:
+            changed[at] = True
+            for channel in range(3):
+                records[at, RED + channel] = colors[at, channel] * factors[i]
 
 
 def needed(layer: Layer, lists: list[tuple[Any, Indices]]) -> tuple[Layer, list[tuple[Any, Any]]]:

@@ -7,8 +7,10 @@ remove the ``__pycache__`` beside it.
 import numba
 import numpy as np
 
+from ..threads import sharing
 from .shadows import BLUR, HIGHEST, OVERHEAD, SPREAD, WIDEST, Array
 
+CHUNK = 16384  # receivers at a time
 # No branch and no exponential in the loop over an object's points, so that eight of them are done
 # at once: (1 - d / 9)^4 is close to exp(-d / 2), and ends at three widths.
 FAST = {"contract", "reassoc", "nsz", "arcp"}
@@ -20,7 +22,13 @@ def add_cover(at: Array, wide: Array, points: Array, size: float, cover: Array) 
     A wide receiver, of variance ``wide (R,)``, takes the mean of a spot over itself.
     """
     x, y, z = np.ascontiguousarray((points / size).T, dtype=np.float32)
-    _add_cover(at, wide, x, y, z, size, cover)
+
+    def add(i: int) -> None:
+        part = slice(i, i + CHUNK)
+        _add_cover(at[part], wide[part], x, y, z, size, cover[part])
+
+    with sharing() as share:
+        share(add, range(0, len(at), CHUNK))
 
 
 @numba.njit(cache=True, nogil=True, error_model="numpy", fastmath=FAST)

@@ -13,9 +13,11 @@ from typing import Any, NamedTuple, TypeAlias
 import numba
 import numpy as np
 import numpy.typing as npt
+import torch
 
 from ...numba_rotations import write_matrix
 from ...rotations import to_matrix
+from ...threads import sharing
 from ..gaussians import GaussianScene
 from ..world_frame import WorldFrame
 
@@ -90,19 +92,23 @@ def _run(
     weight: Array,
     height: Array,
 ) -> None:
-    means = world.to_physics(scene.means).numpy(force=True)
-    _splat(
-        means.astype(np.float32, copy=False),
+    """Threads share the grid, not the Gaussians: every cell is summed in the Gaussians' order."""
+    gaussians = (
+        world.to_physics(scene.means).numpy(force=True).astype(np.float32, copy=False),
         scene.quats.numpy(force=True),
         (scene.log_scales + math.log(world.scale)).numpy(force=True),
         scene.logits.numpy(force=True),
         to_matrix(world.rotation.double()).numpy(),
-        grid.low.astype(np.float64),
-        grid.h.astype(np.float64),
-        depth,
-        weight,
-        height,
     )
+    low, h = grid.low.astype(np.float64), grid.h.astype(np.float64)
+    columns, wide = grid.shape[0], -(-grid.shape[0] // torch.get_num_threads())
+
+    def splat(x: int) -> None:
+        begin, end = np.array([x, 0, 0]), np.array([min(x + wide, columns), *grid.shape[1:]])
+        _splat(*gaussians, low, h, begin, end, depth, weight, height)
+
+    with sharing() as share:
+        share(splat, range(0, columns, wide))
 
 
 @numba.njit(cache=True, nogil=True, error_model="numpy")
@@ -114,18 +120,20 @@ def _splat(
     turn: Array,
     low: Array,
     h: Array,
+    begin: Array,
+    end: Array,
     depth: Array,
     weight: Array,
     height: Array,
 ) -> None:
-    """Add every Gaussian to the cells that it reaches."""
+    """Add every Gaussian to the cells from ``begin (3,)`` up to ``end (3,)`` that it reaches."""
     first, last = np.empty(3, np.int64), np.empty(3, np.int64)
     for i in range(len(means)):
         alpha = min(1 / (1 + math.exp(-float(logits[i]))), MOST_OPAQUE)
         if alpha <= FAINTEST:
             continue
         reach = 2 * math.log(alpha / FAINTEST)  # in squared standard deviations
-        if _beyond(means[i], log_scales[i], reach, low, h, depth.shape):
+        if _beyond(means[i], log_scales[i], reach, low, h, begin, end):
             continue
         c = _covariance(quats[i], log_scales[i], turn)
         for a in range(3):
@@ -133,8 +141,8 @@ def _splat(
         inside = True
         for a in range(3):
             r = math.sqrt(reach * c[a, a])
-            first[a] = max(math.ceil((means[i, a] - r - low[a]) / h[a] - 0.5), 0)
-            last[a] = min(math.floor((means[i, a] + r - low[a]) / h[a] - 0.5), depth.shape[a] - 1)
+            first[a] = max(math.ceil((means[i, a] - r - low[a]) / h[a] - 0.5), begin[a])
+            last[a] = min(math.floor((means[i, a] + r - low[a]) / h[a] - 0.5), end[a] - 1)
             inside = inside and first[a] <= last[a]
         if inside:
             p = _inverse(c)
@@ -145,13 +153,13 @@ def _splat(
 
 @numba.njit(cache=True, nogil=True, error_model="numpy")
 def _beyond(
-    mean: Array, log_scale: Array, reach: float, low: Array, h: Array, shape: tuple[int, int, int]
+    mean: Array, log_scale: Array, reach: float, low: Array, h: Array, begin: Array, end: Array
 ) -> bool:
     """Whether a Gaussian is out of reach of all cells, however it is turned: most are, quickly."""
     widest = math.exp(2 * float(max(log_scale[0], log_scale[1], log_scale[2])))
     for a in range(3):
         r = math.sqrt(reach * (widest + 0.25 * h[a] * h[a]))
-        if mean[a] + r < low[a] or mean[a] - r > low[a] + shape[a] * h[a]:
+        if mean[a] + r < low[a] + begin[a] * h[a] or mean[a] - r > low[a] + end[a] * h[a]:
             return True
     return False
 
