@@ -14,6 +14,7 @@ from contextlib import redirect_stderr
 
 from .. import __version__
 from ..errors import InputError, Interrupted
+from ..memory import keep_freed
 from . import (  # noqa: F401  (each adds its commands)
     ablations,
     animate,
@@ -105,6 +106,7 @@ def main(args: Sequence[str] | None = None) -> None:
     warnings.showwarning = lambda message, *where: print(f"newtongs: {message}", file=sys.stderr)
     try:
         command = parse(args)
+        keep_freed()
         resumes = command.resumes
         command.run()
     except InputError as error:
