@@ -1,10 +1,14 @@
 """The same scene code on a CUDA device: every answer is the CPU's, and stays where it was asked."""
 
+import math
+from importlib.util import find_spec
+
 import pytest
 import torch
 
 from newtongs import rotations
 from newtongs.animator import animate
+from newtongs.exports.films import film
 from newtongs.render import render, render_frames
 from newtongs.scene import (
     GaussianScene,
@@ -194,6 +198,31 @@ def test_animate(scene, there):
     a, b = (animate(x, velocity=(1, 2, 0), seconds=0.5) for x in (there, scene))
     for k, z in b.states.items():
         torch.testing.assert_close(a.states[k].cpu(), z)
+
+
+def test_an_animation_goes_to_the_device_whole():
+    """Hidden ones, mended ones and shadows too."""
+    animation = animate("sunny_park", velocity=(1, 2, 0), seconds=0.2)
+    here, away = animation.frames(), animation.frames().to("cuda")
+    for a, b in zip(away, here, strict=True):
+        assert_near(a.means, b.means)
+        assert_near(a.opacities, b.opacities)
+        assert_near(a.shade, b.shade)
+    for backend in ("light", "ewa"):
+        pictures = [list(render_frames(x, CAMERAS[0], backend=backend)) for x in (away, here)]
+        for a, b in zip(*pictures, strict=True):
+            torch.testing.assert_close(a.color.cpu(), b.color, atol=2e-3, rtol=0)
+
+
+@pytest.mark.skipif(not find_spec("gsplat"), reason="needs gsplat")
+def test_a_film_by_gsplat():
+    """From the scene that the command line has, which is on the CPU."""
+    animation = animate("sunny_park", velocity=(1, 2, 0), seconds=0.2)
+    made = []
+    for backend in ("gsplat", "ewa"):
+        with film(animation, CAMERAS[0], backend=backend, background=(1, 1, 1)) as pictures:
+            made.append(pictures.astype(float) / 255)
+    assert -10 * math.log10(((made[0] - made[1]) ** 2).mean()) > 45
 
 
 def test_states_on_the_device():

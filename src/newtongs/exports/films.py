@@ -34,14 +34,15 @@ def film(
     """
     first = camera if isinstance(camera, Camera) else camera[0]
     shape = (len(animation), first.height, first.width, 3)
+    frames = animation.frames().to("cuda") if backend == "gsplat" else animation.frames()
     pictures = render_frames(
-        animation.frames(), camera, backend=backend, background=background, progress=progress
+        frames, camera, backend=backend, background=background, progress=progress
     )
     with tempfile.TemporaryFile() as file:
-        frames: Any = np.memmap(file, np.uint8, "w+", shape=shape)
+        out: Any = np.memmap(file, np.uint8, "w+", shape=shape)
         for t, picture in enumerate(pictures):
-            frames[t] = to_bytes(picture)
-        yield frames
+            out[t] = to_bytes(picture)
+        yield out
 
 
 def spread(frames: Film) -> list[Film]:

@@ -81,7 +81,8 @@ class AnimatedScene:
         ``presence (N,)`` says in which frames each Gaussian is to be seen, ``shade`` which are
         darkened in a frame.
         """
-        self.scene, self.form, self.presence, self.shade = scene, form, presence, shade
+        self.scene, self.form, self.shade = scene, form, shade
+        self.presence = None if presence is None else presence.to(scene.device)
         self.states = moving(scene, z0, z, object, dim=2)
         lengths = {len(b) for _, b in self.states.values()}
         if len(lengths) != 1:
@@ -101,9 +102,17 @@ class AnimatedScene:
         if self.shade is not None:
             rows, factors = self.shade(t)
             sh = frame.sh.clone()
-            sh[rows] = harmonics.darkened(sh[rows], factors)
+            sh[rows] = harmonics.darkened(sh[rows], factors.to(sh))
             frame = frame.replace(sh=sh)
         return frame if self.presence is None else frame[~self._hidden(t)]
+
+    def to(self, device: torch.device | str) -> "AnimatedScene":
+        """The same on another device; shadows are found where they were."""
+        moved = copy.copy(self)
+        moved.scene = self.scene.to(device)
+        moved.states = {i: (a.to(device), b.to(device)) for i, (a, b) in self.states.items()}
+        moved.presence = None if self.presence is None else self.presence.to(device)
+        return moved
 
     @property
     def still(self) -> Tensor:
@@ -112,14 +121,14 @@ class AnimatedScene:
         for index, pair in self.states.items():
             if not unmoved(*pair, self.form).all():
                 out[rows_of(self.scene, index)] = False
-        return out if self.presence is None else out & (self.presence == ALWAYS).to(out.device)
+        return out if self.presence is None else out & (self.presence == ALWAYS)
 
     def moving(self) -> tuple[Tensor, "AnimatedScene"]:
         """Rows ``(n,)`` that are not still, in order, and a scene of them alone, without shade."""
         rows = (~self.still).nonzero().squeeze(-1)
         part = copy.copy(self)
         part.scene, part.shade = _kept(self.scene, rows), None
-        part.presence = None if self.presence is None else self.presence[rows.cpu()]
+        part.presence = None if self.presence is None else self.presence[rows]
         ids = part.scene.object_ids
         part.states = {i: pair for i, pair in self.states.items() if i in ids}
         return rows, part
