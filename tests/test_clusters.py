@@ -150,6 +150,31 @@ def test_two_balls_are_two_clusters_and_the_lawn_is_none():
     assert torch.allclose(found[0].size, torch.ones(3), atol=0.1)
 
 
+POLE = torch.linspace(0, 1, 30)[:, None] * torch.tensor([0.0, 0.85, 0.0])
+SHELF = torch.cat([ground(150, 0.25).means + torch.tensor([0.0, 0.85, 0.0]), POLE])
+HOVERING = {  # radius of the smaller ball, where it is, what else is there, whether it belongs
+    "hands": (0.12, (0.7, 1.0, 0.0), None, True),
+    "far away": (0.12, (1.6, 1.0, 0.0), None, False),
+    "on the ground": (0.12, (0.7, 0.12, 0.0), None, False),
+    "on a shelf": (0.12, (0.8, 1.0, 0.0), SHELF + torch.tensor([0.8, 0, 0]), False),
+    "as large": (0.4, (0.9, 1.5, 0.0), None, False),
+}
+
+
+@pytest.mark.parametrize("case", HOVERING)
+def test_what_hovers_beside_a_larger_thing_belongs_to_it(case):
+    torch.manual_seed(0)
+    radius, at, more, belongs = HOVERING[case]
+    small = ball(at, radius, n=int(5000 * radius**2))
+    parts = [ball((0.0, 0.5, 0.0)), small, ground()]
+    if more is not None:
+        parts.append(GaussianScene.make(means=more, scales=torch.full((len(more),), 0.02)))
+    found = [c.mask.float() for c in cluster(join(*parts), flat_floor())]
+    (thing,) = (mask for mask in found if mask[:1500].mean() > 0.95)  # its foot may be the floor's
+    share = thing[1500 : 1500 + len(small)].mean()
+    assert share > 0.95 if belongs else share == 0
+
+
 def test_label_writes_clusters_as_ids_and_all_else_as_background():
     scene = two_balls()
     found = cluster(scene, flat_floor())

@@ -19,6 +19,7 @@ from ...threads import one_thread
 from ...types import Vec3
 from ..gaussians import BACKGROUND, GaussianScene
 from .floor import Floor, plane_axes
+from .hovering import joined
 from .samples import SOLID, middle_and_reach
 from .voxels import FLAT, Voxels
 
@@ -84,7 +85,7 @@ def cluster(
         return []
     around = _surroundings(scene, floor, h, solid)
     size = voxel or spacing(scene.means[body], around)
-    labels = _labels(scene, body, size, least, around, floor)
+    labels = joined(scene, h, _labels(scene, body, size, least, around, floor))
     found = _described(scene, h, labels, around)[:MOST]
     if floor.kind == "found":
         ground = ((labels < 0) & (h.abs() <= floor.thickness)).nonzero().squeeze(-1)
