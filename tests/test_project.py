@@ -13,7 +13,8 @@ import newtongs
 ROOT = Path(__file__).parent.parent
 SOURCE = ROOT / "src" / "newtongs"
 LAYERS = [
-    {"errors", "lazy"}, {"files", "ranks", "threads", "types"}, {"numba_rotations", "rotations"},
+    {"errors", "lazy"}, {"files", "limits", "ranks", "threads", "types"},
+    {"numba_rotations", "rotations"},
     {"state"},
     {"motions", "dynamics", "scene"}, {"templates", "world"}, {"pushes"},
     {"render", "datasets", "stage"}, {"actors", "ground", "staging"},
