@@ -39,7 +39,7 @@ def parsed_json(path: Path | str, raw: bytes | str, most: int = JSON_BYTES) -> A
     try:
         return json.loads(raw)
     except (ValueError, RecursionError) as error:
-        raise InputError(f"{path} holds no JSON where some should be; it is damaged") from error
+        raise InputError(f"{path}: what should be JSON is no JSON; it is damaged") from error
 
 
 def read_json(path: Path, most: int = JSON_BYTES) -> Any:

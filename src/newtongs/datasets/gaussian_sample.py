@@ -14,6 +14,7 @@ import torch
 from torch import Tensor
 
 from .. import state
+from ..archives import load_torch
 from ..errors import InputError
 from ..files import write_atomically
 from ..scene.transform import transform_sequence
@@ -113,7 +114,9 @@ def read(path: Path) -> Sample:
     if not path.is_file():
         raise InputError(f"no Gaussian-32 sample {path}; make it with: newtongs data gaussian32")
     try:
-        content = torch.load(path, map_location="cpu", mmap=True, weights_only=True)
+        content = load_torch(path)
+    except InputError:
+        raise
     except Exception as error:  # torch raises half a dozen types for damaged archives
         reason = str(error).splitlines()[0].split(". ")[0][:120]
         raise _unusable(path, f"it cannot be read (damaged or cut short: {reason})") from error

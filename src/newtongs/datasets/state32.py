@@ -24,6 +24,7 @@ import torch
 from torch import Tensor
 
 from .. import motions
+from ..archives import load_torch
 from ..errors import InputError, unknown_name
 from ..state import CHANNELS, DIM, checked_device
 from ..threads import one_thread
@@ -400,7 +401,9 @@ def load(path: Path | str, split: str | None = None) -> State32:
     if not os.path.isfile(path):  # unlike Path.is_file it does not raise in a closed folder
         raise InputError(f"no State-32 file {path}; make it with: {_command(path)}")
     try:
-        content = torch.load(path, map_location="cpu", mmap=True, weights_only=True)
+        content = load_torch(path)
+    except InputError:
+        raise
     except Exception as error:  # torch raises half a dozen types for damaged archives
         reason = str(error).splitlines()[0].split(". ")[0][:120]
         raise _unusable(path, f"it cannot be read (damaged or cut short: {reason})") from error

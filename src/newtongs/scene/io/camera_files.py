@@ -5,7 +5,6 @@ distortion is dropped, with a warning where it is not zero; fisheye and panorami
 refused, for no pinhole comes near them.
 """
 
-import json
 import math
 import warnings
 from collections.abc import Iterator, Mapping, Sequence
@@ -17,6 +16,7 @@ import torch
 
 from ... import rotations
 from ...errors import InputError
+from ...limits import read_json
 from ..cameras import Camera
 
 SIZE_LIMIT = 1 << 17  # pixels along one side: beyond it the number is damaged
@@ -84,10 +84,7 @@ def _nothing_found(path: Path) -> str:
 
 
 def _from_transforms(path: Path, size: tuple[int, int] | None) -> list[Camera]:
-    try:
-        content = json.loads(path.read_bytes())
-    except (ValueError, RecursionError) as error:
-        raise InputError(f"{path} is no JSON file") from error
+    content = read_json(path)
     frames = content.get("frames") if isinstance(content, dict) else None
     if not isinstance(frames, list) or not all(isinstance(f, dict) for f in frames) or not frames:
         raise InputError(f"{path}: expected a list 'frames' with a 'transform_matrix' in each")
