@@ -18,8 +18,8 @@ import torch
 from test_scene import assert_same, random_scene
 
 from newtongs.errors import InputError
-from newtongs.scene import load
 from newtongs.limits import SMALL
+from newtongs.scene import load
 from newtongs.scene.io import packed
 from newtongs.scene.io.ply import read_header
 

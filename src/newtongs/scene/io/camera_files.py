@@ -19,7 +19,7 @@ from ...errors import InputError
 from ...limits import read_json
 from ..cameras import Camera
 
-SIZE_LIMIT = 1 << 17  # pixels along one side: beyond it the number is damaged
+SIZE_LIMIT = 1 << 14  # pixels along one side; the largest sensors have 14,204
 RIGID = 1e-3  # how far the axes of a camera may be from perpendicular
 
 # COLMAP: model -> where fx, fy, cx, cy stand among its parameters, and how many there are.
@@ -142,7 +142,9 @@ def _number(known: Mapping[str, Any], key: str, where: str, default: float) -> f
 def _pixels(side: float, where: str) -> int:
     """Whole pixels."""
     if not (1 <= side <= SIZE_LIMIT and side == round(side)):
-        raise InputError(f"{where}: expected a picture of whole pixels, got a side of {side}")
+        raise InputError(
+            f"{where}: expected a picture of 1 to {SIZE_LIMIT:,} whole pixels a side, got {side:g}"
+        )
     return int(side)
 
 
