@@ -102,6 +102,8 @@ def unquoted(words: str) -> str:
 def main(args: Sequence[str] | None = None) -> None:
     """Parse, run, and turn bad input into one line and exit code 2."""
     resumes = False
+    if isinstance(sys.stdout, io.TextIOWrapper):  # a file's name may be no text
+        sys.stdout.reconfigure(errors="backslashreplace")
     warnings.showwarning = lambda message, *where: print(f"newtongs: {message}", file=sys.stderr)
     try:
         command = parse(args)

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated, ClassVar
 import tyro
 
 from ..errors import InputError
+from ..files import existing_file
 from .apps import app
 from .console import check_scene, check_target
 
@@ -22,6 +23,7 @@ if TYPE_CHECKING:
 
 THUMBNAIL = 44  # characters across in a terminal
 CLUSTERS_SHOWN = 10
+QUANTILES_OF = 1 << 24  # numbers at the most; torch refuses more
 DRAWN = 4  # alternatives side by side
 KINDS = (".json", ".safetensors")  # files that hold no scene
 
@@ -91,7 +93,7 @@ class Inspect:
         if not place.ours:
             self.tell_axes()
         faint = (scene.opacities < VISIBLE).float().mean().item()
-        sizes = scene.scales.amax(-1).quantile(torch.tensor([0.05, 0.5, 0.95]))
+        sizes = ends_and_middle(scene.scales.amax(-1))
         print(f"largest radius of a Gaussian: {numbers(sizes)} (5, 50, 95 %); {faint:.0%} faint")
         marked = [i for i in scene.object_ids if i >= 0]
         if marked:
@@ -149,6 +151,12 @@ class Inspect:
             print(f"axes: {stored.upper()} in the file, turned to {OURS}; {why}")
 
 
+def ends_and_middle(x: "torch.Tensor") -> "torch.Tensor":
+    """The 5, 50 and 95 % quantiles of ``x (N,)``: of every k-th, where they are too many."""
+    step = -(-len(x) // QUANTILES_OF)
+    return x[::step].quantile(x.new_tensor([0.05, 0.5, 0.95]))
+
+
 def tell_levels(path: Path) -> None:
     """How large the levels of detail of a streamed scene are; of others nothing."""
     from ..scene.io import lod, sog
@@ -204,7 +212,13 @@ def describe_state32(path: Path) -> None:
 
 def describe_manifest(path: Path) -> None:
     """Gaussian-32 or Same-32: how many samples."""
-    lines = (path / "manifest.csv").read_text().splitlines()
+    manifest = existing_file(path / "manifest.csv")
+    try:
+        lines = manifest.read_text(encoding="utf-8").strip().splitlines()
+    except UnicodeDecodeError:
+        lines = []
+    if not lines:
+        raise InputError(f"{manifest} is empty or no text; make the data set anew")
     print(f"{len(lines) - 1} samples; columns: {lines[0]}")
 
 

@@ -137,5 +137,5 @@ def _setting(name: str) -> dict[str, Any]:
         raise unknown_name("ablation", name, (*BRANCHES, *SWITCHES, f"{MAX_DT}1/15"))
     try:
         return {"max_dt": float(Fraction(name.removeprefix(MAX_DT)))}
-    except (ValueError, ZeroDivisionError):
+    except (ValueError, ZeroDivisionError, OverflowError):
         raise InputError(f"expected seconds such as {MAX_DT}1/15, got {name!r}") from None

@@ -9,7 +9,7 @@ from ..errors import InputError
 from ..limits import MANY_BYTES, free_bytes, no_room
 from ..scene.gaussians import GaussianScene
 
-PIXEL_BYTES = 64  # that drawing a pixel takes, of all buffers together
+PIXEL_BYTES = 48  # that drawing a pixel takes with ewa, of all buffers together
 GAUSSIAN_VALUES = 15  # floats of a Gaussian in a .ply beside its colour
 TOLD = 10**9  # bytes from which a sequence is worth a line
 

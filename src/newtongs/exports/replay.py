@@ -13,6 +13,7 @@ and SHA-256.
 
 import hashlib
 import io
+import math
 import os
 import zipfile
 import zlib
@@ -241,16 +242,11 @@ def _read_arrays(path: Path, objects: list[dict[str, Any]], n: int) -> Arrays:
 
 
 def _animation(tree: dict[str, Any], arrays: Arrays, scene: GaussianScene) -> Animation:
-    world = tree["world"]
     return Animation(
         scene=scene.replace(ids=torch.from_numpy(arrays["ids"])),
         times=_floats(arrays["times"]),
         states={o["id"]: _floats(arrays[f"states_{o['id']}"]) for o in tree["objects"]},
-        world=WorldFrame(
-            torch.tensor(world["rotation"], dtype=torch.float64),
-            float(world["scale"]),
-            torch.tensor(world["offset"], dtype=torch.float64),
-        ),
+        world=_world(tree["world"]),
         about=About.from_json(tree.get("about", {})),
         form=cast(Form, _one_of("affine", tree.get("affine", "main"), get_args(Form))),
         shadow=cast(
@@ -258,6 +254,15 @@ def _animation(tree: dict[str, Any], arrays: Arrays, scene: GaussianScene) -> An
         ),
         presence=_presence(arrays, len(scene)),
     )
+
+
+def _world(tree: dict[str, Any]) -> WorldFrame:
+    q, offset = (torch.tensor(tree[k], dtype=torch.float64) for k in ("rotation", "offset"))
+    scale = float(tree["scale"])
+    good = q.shape == (4,) and offset.shape == (3,) and bool(torch.isfinite(offset).all())
+    if not (good and abs(float(q.norm()) - 1) < 1e-3 and 0 < scale < math.inf):
+        raise InputError(f"its world is no rotation, scale and offset: {tree!s:.80}")
+    return WorldFrame(q, scale, offset)
 
 
 def _presence(arrays: Arrays, n: int) -> Tensor | None:
