@@ -23,7 +23,6 @@ if TYPE_CHECKING:
 
 THUMBNAIL = 44  # characters across in a terminal
 CLUSTERS_SHOWN = 10
-QUANTILES_OF = 1 << 24  # numbers at the most; torch refuses more
 DRAWN = 4  # alternatives side by side
 KINDS = (".json", ".safetensors")  # files that hold no scene
 
@@ -79,10 +78,10 @@ class Inspect:
 
     def describe(self, place: "Opened") -> None:
         """A scene in words and one picture."""
-        import torch
         from rich.console import Console
 
         from ..scene.find.clusters import MOST, cluster
+        from ..scene.gaussians import quantiles
         from ..scene.placing import VISIBLE
         from ..stage import floor_of
 
@@ -93,7 +92,7 @@ class Inspect:
         if not place.ours:
             self.tell_axes()
         faint = (scene.opacities < VISIBLE).float().mean().item()
-        sizes = ends_and_middle(scene.scales.amax(-1))
+        sizes = quantiles(scene.scales.amax(-1), (0.05, 0.5, 0.95))
         print(f"largest radius of a Gaussian: {numbers(sizes)} (5, 50, 95 %); {faint:.0%} faint")
         marked = [i for i in scene.object_ids if i >= 0]
         if marked:
@@ -149,12 +148,6 @@ class Inspect:
                 else f"as its format says; --axes {OURS} if it stands on its head"
             )
             print(f"axes: {stored.upper()} in the file, turned to {OURS}; {why}")
-
-
-def ends_and_middle(x: "torch.Tensor") -> "torch.Tensor":
-    """The 5, 50 and 95 % quantiles of ``x (N,)``: of every k-th, where they are too many."""
-    step = -(-len(x) // QUANTILES_OF)
-    return x[::step].quantile(x.new_tensor([0.05, 0.5, 0.95]))
 
 
 def tell_levels(path: Path) -> None:

@@ -43,7 +43,7 @@ class NNDConfig:
             raise unknown_name("solver", self.solver, get_args(Solver))
         if self.init not in ("zero-last", "zero-all"):
             raise unknown_name("initialisation", self.init, ("zero-last", "zero-all"))
-        if not (SHORTEST <= self.max_dt and math.isfinite(self.max_dt)):
+        if not (self.max_dt >= SHORTEST and math.isfinite(self.max_dt)):
             raise InputError(f"max_dt must be at least {SHORTEST:g} seconds, got {self.max_dt}")
         if self.hidden < 1:
             raise InputError(f"hidden must be at least 1, got {self.hidden}")
