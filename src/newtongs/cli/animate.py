@@ -38,6 +38,7 @@ REFUSED_BY_PAPER = (
 class Picture:
     """Camera, renderer and formats; what animate and replay share."""
 
+    side_by_side: ClassVar[bool] = True  # into one folder; files of one name wait for each other
     formats: tuple[str, ...] = ("mp4", "png", "json", "glb", "html")
     """What to write, with spaces or commas between: mp4, gif, png (a sheet of frames), json (with
     npz: enough to replay), glb (KHR_gaussian_splatting), usd, ply (a file a frame: large), html

@@ -5,10 +5,11 @@ the groups of :data:`SCHEMA`. It loads with ``torch.load(path, weights_only=True
 with :func:`load`.
 """
 
+import errno
 import math
 from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, BinaryIO, Literal
 
 import torch
 from torch import Tensor
@@ -87,7 +88,14 @@ def save(path: Path, sample: Sample, *, store: Store = "full") -> None:
     left_out = DERIVED if store == "compact" else ()
     content = {k: x for k, x in sample.items() if k not in left_out}
     content["metadata"] = {**sample["metadata"], "store": store}
-    write_atomically(path, lambda f: torch.save(content, f))
+    write_atomically(path, lambda f: _write(content, f))
+
+
+def _write(content: Sample, file: BinaryIO) -> None:
+    try:
+        torch.save(content, file)
+    except RuntimeError as error:  # how torch reports that the file system refused
+        raise OSError(errno.EIO, "the disk is full, or refused the file") from error
 
 
 def sample_bytes(store: Store, rendered: bool) -> int:

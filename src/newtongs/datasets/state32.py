@@ -26,11 +26,11 @@ from torch import Tensor
 from .. import motions
 from ..archives import load_torch
 from ..errors import InputError, unknown_name
+from ..locks import alone, made
 from ..state import CHANNELS, DIM, checked_device
 from ..threads import one_thread
 from ..types import StateTensor, Times
 from .archive import locate, set_crc, sync, write_at
-from .folders import locked, made
 
 SHARDS = 32
 BASE_SEED = 7301
@@ -157,7 +157,7 @@ def build(
     with made(folder):
         pending = [plan for plan in plans if _is_pending(folder, plan, overwrite)]
         if pending:
-            with locked(folder):
+            with alone(folder):
                 for plan in pending:
                     _build_split(folder, plan, device, progress)
     return [_Files(folder, plan.split).data for plan in plans]

@@ -47,8 +47,11 @@ class RunFolder:
 
     def append_metrics(self, row: Mapping[str, Any]) -> None:
         """Add one line to metrics.jsonl."""
-        with self.metrics.open("a") as f:
-            f.write(json.dumps(row) + "\n")
+        try:
+            with self.metrics.open("a") as f:
+                f.write(json.dumps(row) + "\n")
+        except OSError as error:
+            raise InputError(f"cannot write {self.metrics}: {error.strerror}") from error
 
     def cut_metrics(self, epochs_done: int) -> None:
         """Forget lines written after the checkpoint that a resumed run starts from."""

@@ -7,7 +7,6 @@ first: what it receives is rebuilt from parts whose sizes were checked. It needs
 
 import gzip
 import struct
-import tempfile
 import zlib
 from collections.abc import Callable, Sequence
 from itertools import accumulate, chain
@@ -20,6 +19,7 @@ import torch
 from ...errors import InputError
 from ...files import Progress, foreign, silent, write_atomically
 from ...limits import afford
+from ...locks import scratch
 from ..gaussians import GaussianScene
 from .axes import from_ours, to_ours
 from .ply import Header, read_columns
@@ -109,8 +109,8 @@ def unpacked_spz(path: Path, raw: bytes) -> GaussianScene:
 def _unpacked(path: Path, checked: "_Spz") -> GaussianScene:
     if checked.gaussians == 0:
         return usable(path, **_empty())
-    with tempfile.TemporaryDirectory() as folder:
-        safe = Path(folder) / "checked.spz"
+    with scratch() as folder:
+        safe = folder / "checked.spz"
         safe.write_bytes(checked.content)
         return _scene(path, gsply().read_spz(safe))
 
@@ -205,8 +205,8 @@ def _cut(content: bytes, sizes: Sequence[int]) -> list[bytes]:
 def _spz_rows(scene: GaussianScene, path: Path) -> bytes:
     """What follows the header of a file with these Gaussians."""
     fields = _gsply_fields(_bucketed(from_ours(scene, SPZ_AXES)), path)
-    with tempfile.TemporaryDirectory() as folder:
-        part = Path(folder) / "scene.spz"
+    with scratch() as folder:
+        part = folder / "scene.spz"
         data = gsply().GSData(**fields, masks=None)
         gsply().write_spz(part, data, fractional_bits=SPZ_FRACTION)
         return gzip.decompress(part.read_bytes())[SPZ_HEADER.size :]
