@@ -13,7 +13,8 @@ import newtongs
 ROOT = Path(__file__).parent.parent
 SOURCE = ROOT / "src" / "newtongs"
 LAYERS = [
-    {"errors", "lazy"}, {"files", "memory", "ranks", "threads", "types"},
+    {"errors", "lazy", "leaving"}, {"limits", "locks"},
+    {"archives", "files", "memory", "ranks", "threads", "types"},
     {"numba_rotations", "rotations"},
     {"state"},
     {"motions", "dynamics", "scene"}, {"templates", "world"}, {"pushes"},

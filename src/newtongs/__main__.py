@@ -1,23 +1,54 @@
 """The command ``newtongs``, also as ``python -m newtongs``."""
 
+import atexit
 import os
+import signal
 import sys
+import threading
+import traceback
+from typing import NoReturn
+
+from .leaving import leave
+
+CLOSED_PIPE = 1
 
 
-def main() -> None:
+def main() -> NoReturn:
     """Settle how idle threads wait, then run the command line.
 
     OpenMP's threads spin while they wait. Beside another busy process that makes every small
     operation wait for the scheduler, ten times slower in all; the policy must be set before torch
     is imported.
     """
+    signal.signal(signal.SIGINT, leave)  # the libraries take seconds to load
     os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
     try:
         from .cli import main as run
-    except KeyboardInterrupt:  # the libraries take seconds to load
-        print("newtongs: stopped", file=sys.stderr)
-        sys.exit(130)
-    run()
+
+        run()
+        code: object = 0
+    except SystemExit as stop:
+        code = stop.code or 0
+    except KeyboardInterrupt:
+        leave()
+    except BaseException:
+        traceback.print_exc()
+        code = 1
+    close(code if isinstance(code, int) else 1)
+
+
+def close(code: int) -> NoReturn:
+    """What Python does at its end, with Ctrl-C still heard, and no farther than that."""
+    for thread in threading.enumerate():
+        if thread is not threading.current_thread() and not thread.daemon:
+            thread.join()
+    atexit._run_exitfuncs()
+    try:
+        sys.stdout.flush()
+        sys.stderr.flush()
+    except OSError:
+        code = code or CLOSED_PIPE
+    os._exit(code)
 
 
 if __name__ == "__main__":

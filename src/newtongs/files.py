@@ -1,13 +1,13 @@
 """Reading a file that may not be there, and writing one that is never half there."""
 
 import os
-import tempfile
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import BinaryIO, TypeAlias
 
 from .errors import InputError
+from .locks import locked_part
 
 WRITABLE = (".ply", ".compressed.ply", ".spz", ".sog", ".splat", ".glb", ".compressed.glb")
 
@@ -60,7 +60,7 @@ def write_atomically(
     """
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
-        handle, part = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
+        handle, part = locked_part(path)
         try:
             with os.fdopen(handle, "wb") as f:
                 write(f)

@@ -10,10 +10,14 @@ import re
 import sys
 import warnings
 from collections.abc import Sequence
-from contextlib import redirect_stderr
+from contextlib import AbstractContextManager, nullcontext, redirect_stderr
+from pathlib import Path
+from typing import NoReturn
 
 from .. import __version__
 from ..errors import InputError, Interrupted
+from ..leaving import INTERRUPTED, interruptible
+from ..locks import alone
 from ..memory import keep_freed
 from . import (  # noqa: F401  (each adds its commands)
     ablations,
@@ -35,7 +39,6 @@ from . import (  # noqa: F401  (each adds its commands)
 from .apps import Command, app
 
 USAGE_ERROR = 2
-INTERRUPTED = 130
 ANSI = re.compile(r"\x1b\[[0-9;]*m")  # colours and weights of a terminal
 KINDS = {
     ("FLOAT", False): "a number", ("FLOAT", True): "numbers with spaces between them",
@@ -100,25 +103,57 @@ def unquoted(words: str) -> str:
     return words.replace("', '", " ").strip("'")
 
 
+def sole_writer(command: Command) -> AbstractContextManager[None]:
+    """Keep the folder that a command writes from a second one; files are written whole anyway."""
+    out = getattr(command, "out", None)
+    if not isinstance(out, Path) or getattr(command, "side_by_side", False):
+        return nullcontext()
+    a_folder = out.is_dir() or not (out.suffix or os.path.lexists(out))
+    return alone(out) if a_folder else nullcontext()
+
+
 def main(args: Sequence[str] | None = None) -> None:
     """Parse, run, and turn bad input into one line and exit code 2."""
-    resumes = False
+    if isinstance(sys.stdout, io.TextIOWrapper):  # a file's name may be no text
+        sys.stdout.reconfigure(errors="backslashreplace")
     warnings.showwarning = lambda message, *where: print(f"newtongs: {message}", file=sys.stderr)
-    try:
-        command = parse(args)
-        keep_freed()
-        resumes = command.resumes
-        command.run()
-    except InputError as error:
-        print(f"newtongs: {error}", file=sys.stderr)
-        sys.exit(USAGE_ERROR)
-    except BrokenPipeError:  # whoever read our output has seen enough
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        sys.exit(1)
-    except Interrupted as stop:
-        print(f"newtongs: {stop}; run the same command again to go on", file=sys.stderr)
-        sys.exit(INTERRUPTED)
-    except KeyboardInterrupt:
-        go_on = "; run the same command again to go on" if resumes else ""
-        print(f"newtongs: stopped{go_on}", file=sys.stderr)
-        sys.exit(INTERRUPTED)
+    with interruptible() as interrupts:
+        command: Command | None = None
+        try:
+            command = parse(args)
+            keep_freed()
+            with sole_writer(command):
+                command.run()
+        except KeyboardInterrupt:
+            stop(command)
+        except Interrupted as saved:
+            print(f"newtongs: {saved}; run the same command again to go on", file=sys.stderr)
+            sys.exit(INTERRUPTED)
+        except BrokenPipeError:  # whoever read our output has seen enough
+            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+            sys.exit(1)
+        except Exception as error:
+            if interrupts.asked:  # ffmpeg beside us was stopped as well; a library made it its own
+                stop(command)
+            if not isinstance(error, InputError | OSError | MemoryError):
+                raise
+            print(f"newtongs: {one_reason(error)}", file=sys.stderr)
+            sys.exit(USAGE_ERROR)
+
+
+def stop(command: Command | None) -> NoReturn:
+    """Leave after Ctrl-C."""
+    go_on = "; run the same command again to go on" if command and command.resumes else ""
+    print(f"newtongs: stopped{go_on}", file=sys.stderr)
+    sys.exit(INTERRUPTED)
+
+
+def one_reason(error: Exception) -> str:
+    """What is wrong, in one line: our own words, or the system's."""
+    if isinstance(error, MemoryError):
+        return "not enough memory; try a smaller scene, picture or batch"
+    if not isinstance(error, OSError):
+        return str(error)
+    where = f" {error.filename}" if error.filename else ""
+    reason = error.strerror or str(error).splitlines()[0]
+    return f"cannot read or write{where}: {reason}; what was finished stays"

@@ -1,7 +1,7 @@
 """``newtongs animate`` and ``newtongs replay``: from a splat file to a moving splat."""
 
 import warnings
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, fields, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, ClassVar, Literal
@@ -17,7 +17,10 @@ from .words import parse_push, short, tell
 if TYPE_CHECKING:
     from ..pushes import Physics, Push
     from ..scene.animation import Animation
+    from ..scene.gaussians import GaussianScene
     from ..scene.world_frame import WorldFrame
+
+    Scenes = Sequence[GaussianScene]
 
 Color = tuple[float, float, float]
 WHITE: Color = (1.0, 1.0, 1.0)
@@ -35,6 +38,7 @@ REFUSED_BY_PAPER = (
 class Picture:
     """Camera, renderer and formats; what animate and replay share."""
 
+    side_by_side: ClassVar[bool] = True  # into one folder; files of one name wait for each other
     formats: tuple[str, ...] = ("mp4", "png", "json", "glb", "html")
     """What to write, with spaces or commas between: mp4, gif, png (a sheet of frames), json (with
     npz: enough to replay), glb (KHR_gaussian_splatting), usd, ply (a file a frame: large), html
@@ -67,6 +71,8 @@ class Picture:
     (Babylon.js and three.js do). none: neither."""
     color: Color | None = None
     """Colour where no Gaussian is: red green blue from 0 to 1. Default: white, or the scene's."""
+    yes: bool = False
+    """Write a ply sequence also where it takes more than 20 GB, or than there is room for."""
 
     def __post_init__(self) -> None:
         if not all(1 <= n <= LARGEST for n in self.size):
@@ -95,6 +101,28 @@ class Picture:
 
         require_formats(self.formats)
         require_backend(self.renderer)
+
+    def check_size(self, out: Path, frames: int, scenes: "Callable[[], Scenes]") -> None:
+        """Refuse what would not fit in memory or on the disk; ``scenes`` are asked for a ply."""
+        from ..exports import FORMATS, parse_formats
+        from ..exports.estimates import estimated
+
+        formats = parse_formats(self.formats)
+        drawn = any(FORMATS[each].pictures for each in formats)
+        size = self.picture_size() if drawn else (0, 0)
+        estimate = estimated(frames, size, scenes() if "ply" in formats else (), self.sh_degree)
+        estimate.check(out, sure=self.yes)
+        for line in estimate.told():
+            print(line)
+
+    def picture_size(self) -> tuple[int, int]:
+        """Width and height in pixels of what will be drawn."""
+        from ..scene.io.camera_files import load_cameras
+
+        if self.cameras is None:
+            return self.size
+        first = load_cameras(self.cameras)[0]
+        return first.width, first.height
 
     @property
     def fixed(self) -> str | None:
@@ -289,6 +317,9 @@ class Animate(Picture):
         """Animate, say what was found, and export."""
         self.check()
         self.check_output(self.out)
+        from ..animator import frame_times
+
+        self.check_size(self.out, len(frame_times(self.seconds, self.fps)), self.shown)
         animation = self.animation()
         self.check_goal(animation)
         tell(animation)
@@ -297,6 +328,15 @@ class Animate(Picture):
         name = Path(self.scene).stem.removesuffix(".compressed")
         source = None if self.scene in SCENES else self.scene  # the json refers to it, if it may
         self.write(animation, self.out, name, self.backdrop(), source)
+
+    def shown(self) -> "Scenes":
+        """What a frame is made of."""
+        from ..stage import opened
+
+        found = [opened(self.scene, self.axes, self.level).scene]
+        if self.background is not None:
+            found.append(opened(self.background, self.background_axes).scene)
+        return found
 
     def animation(self) -> "Animation":
         """What happens, from the flags."""
@@ -483,6 +523,7 @@ class Replay(Picture):
         from ..exports.replay import load_animation
 
         animation = load_animation(self.file)
+        self.check_size(self.out, len(animation), lambda: [animation.scene])
         self.write(animation, self.out, self.file.stem, WHITE)
 
 

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated, ClassVar
 import tyro
 
 from ..errors import InputError
+from ..files import existing_file
 from .apps import app
 from .console import check_scene, check_target
 
@@ -77,10 +78,10 @@ class Inspect:
 
     def describe(self, place: "Opened") -> None:
         """A scene in words and one picture."""
-        import torch
         from rich.console import Console
 
         from ..scene.find.clusters import MOST, cluster
+        from ..scene.gaussians import quantiles
         from ..scene.placing import VISIBLE
         from ..stage import floor_of
 
@@ -91,7 +92,7 @@ class Inspect:
         if not place.ours:
             self.tell_axes()
         faint = (scene.opacities < VISIBLE).float().mean().item()
-        sizes = scene.scales.amax(-1).quantile(torch.tensor([0.05, 0.5, 0.95]))
+        sizes = quantiles(scene.scales.amax(-1), (0.05, 0.5, 0.95))
         print(f"largest radius of a Gaussian: {numbers(sizes)} (5, 50, 95 %); {faint:.0%} faint")
         marked = [i for i in scene.object_ids if i >= 0]
         if marked:
@@ -204,7 +205,13 @@ def describe_state32(path: Path) -> None:
 
 def describe_manifest(path: Path) -> None:
     """Gaussian-32 or Same-32: how many samples."""
-    lines = (path / "manifest.csv").read_text().splitlines()
+    manifest = existing_file(path / "manifest.csv")
+    try:
+        lines = manifest.read_text(encoding="utf-8").strip().splitlines()
+    except UnicodeDecodeError:
+        lines = []
+    if not lines:
+        raise InputError(f"{manifest} is empty or no text; make the data set anew")
     print(f"{len(lines) - 1} samples; columns: {lines[0]}")
 
 

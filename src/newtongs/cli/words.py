@@ -21,7 +21,7 @@ def parse_push(text: str) -> "Push":
 
     known = {f.name for f in fields(Push)}
     given: dict[str, Any] = {}
-    for word in shlex.split(text):
+    for word in _words(text):
         key, equals, value = word.partition("=")
         if key in given:
             raise InputError(f"push: {key} is given twice")
@@ -35,6 +35,14 @@ def parse_push(text: str) -> "Push":
             need = "three numbers x,y,z" if key in ("velocity", "spin") else "one number"
             raise InputError(f"push: {key} needs {need}, got {value!r}") from None
     return Push(**given)
+
+
+def _words(text: str) -> list[str]:
+    """As a shell would cut them."""
+    try:
+        return shlex.split(text)
+    except ValueError as error:  # a quote that does not end
+        raise InputError(f"push: {str(error).lower()} in {text!r}") from None
 
 
 def _value(key: str, value: str) -> Any:

@@ -20,6 +20,7 @@ from torch import Tensor
 from .. import motions
 from ..errors import InputError, unknown_name
 from ..files import write_atomically
+from ..locks import alone
 from ..scene.cameras import ELEVATION_GAUSSIAN32, FIELD_OF_VIEW, RADIUS, Camera, orbit
 from ..scene.gaussians import GaussianScene
 from ..state import State
@@ -267,7 +268,7 @@ def build(
     mode = "none" if render is None else "light"
     pending = [i for i in chosen if overwrite or not _stands(folder / i.path, mode, store)]
     _check_space(folder, len(pending), store, render is not None)
-    with one_thread():
+    with alone(folder), one_thread():
         for done, item in enumerate(pending, start=len(chosen) - len(pending)):
             if progress:
                 progress("gaussian32", done, len(chosen))

@@ -5,15 +5,17 @@ the groups of :data:`SCHEMA`. It loads with ``torch.load(path, weights_only=True
 with :func:`load`.
 """
 
+import errno
 import math
 from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, BinaryIO, Literal
 
 import torch
 from torch import Tensor
 
 from .. import state
+from ..archives import load_torch
 from ..errors import InputError
 from ..files import write_atomically
 from ..scene.transform import transform_sequence
@@ -86,7 +88,14 @@ def save(path: Path, sample: Sample, *, store: Store = "full") -> None:
     left_out = DERIVED if store == "compact" else ()
     content = {k: x for k, x in sample.items() if k not in left_out}
     content["metadata"] = {**sample["metadata"], "store": store}
-    write_atomically(path, lambda f: torch.save(content, f))
+    write_atomically(path, lambda f: _write(content, f))
+
+
+def _write(content: Sample, file: BinaryIO) -> None:
+    try:
+        torch.save(content, file)
+    except RuntimeError as error:  # how torch reports that the file system refused
+        raise OSError(errno.EIO, "the disk is full, or refused the file") from error
 
 
 def sample_bytes(store: Store, rendered: bool) -> int:
@@ -113,7 +122,9 @@ def read(path: Path) -> Sample:
     if not path.is_file():
         raise InputError(f"no Gaussian-32 sample {path}; make it with: newtongs data gaussian32")
     try:
-        content = torch.load(path, map_location="cpu", mmap=True, weights_only=True)
+        content = load_torch(path)
+    except InputError:
+        raise
     except Exception as error:  # torch raises half a dozen types for damaged archives
         reason = str(error).splitlines()[0].split(". ")[0][:120]
         raise _unusable(path, f"it cannot be read (damaged or cut short: {reason})") from error

@@ -24,12 +24,13 @@ import torch
 from torch import Tensor
 
 from .. import motions
+from ..archives import load_torch
 from ..errors import InputError, unknown_name
+from ..locks import alone, made
 from ..state import CHANNELS, DIM, checked_device
 from ..threads import one_thread
 from ..types import StateTensor, Times
 from .archive import locate, set_crc, sync, write_at
-from .folders import locked, made
 
 SHARDS = 32
 BASE_SEED = 7301
@@ -156,7 +157,7 @@ def build(
     with made(folder):
         pending = [plan for plan in plans if _is_pending(folder, plan, overwrite)]
         if pending:
-            with locked(folder):
+            with alone(folder):
                 for plan in pending:
                     _build_split(folder, plan, device, progress)
     return [_Files(folder, plan.split).data for plan in plans]
@@ -400,7 +401,9 @@ def load(path: Path | str, split: str | None = None) -> State32:
     if not os.path.isfile(path):  # unlike Path.is_file it does not raise in a closed folder
         raise InputError(f"no State-32 file {path}; make it with: {_command(path)}")
     try:
-        content = torch.load(path, map_location="cpu", mmap=True, weights_only=True)
+        content = load_torch(path)
+    except InputError:
+        raise
     except Exception as error:  # torch raises half a dozen types for damaged archives
         reason = str(error).splitlines()[0].split(". ")[0][:120]
         raise _unusable(path, f"it cannot be read (damaged or cut short: {reason})") from error

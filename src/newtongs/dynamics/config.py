@@ -6,6 +6,7 @@ from typing import Literal, TypeAlias, get_args
 
 from ..errors import InputError, unknown_name
 
+SHORTEST = 1e-5  # seconds of a substep; shorter ones would never end
 Solver: TypeAlias = Literal["rk4", "euler"]  # keys of solvers.SOLVERS
 
 
@@ -42,8 +43,8 @@ class NNDConfig:
             raise unknown_name("solver", self.solver, get_args(Solver))
         if self.init not in ("zero-last", "zero-all"):
             raise unknown_name("initialisation", self.init, ("zero-last", "zero-all"))
-        if not (self.max_dt > 0 and math.isfinite(self.max_dt)):
-            raise InputError(f"max_dt must be a positive number of seconds, got {self.max_dt}")
+        if not (self.max_dt >= SHORTEST and math.isfinite(self.max_dt)):
+            raise InputError(f"max_dt must be at least {SHORTEST:g} seconds, got {self.max_dt}")
         if self.hidden < 1:
             raise InputError(f"hidden must be at least 1, got {self.hidden}")
 

@@ -14,6 +14,7 @@ from torch import Tensor
 from .. import __version__
 from ..errors import InputError, unknown_name
 from ..files import write_atomically
+from ..limits import parsed_json
 from .config import NNDConfig
 from .gaussian_nnd import GaussianNND
 
@@ -42,7 +43,9 @@ def load_tensors(path: Path | str) -> tuple[dict[str, Tensor], dict[str, Any]]:
     try:
         with safe_open(path, framework="pt") as f:
             tensors = {k: f.get_tensor(k) for k in f.keys()}  # noqa: SIM118  (not a mapping)
-            description = json.loads((f.metadata() or {})[_DESCRIPTION])
+            description = parsed_json(path, (f.metadata() or {})[_DESCRIPTION])
+        if not isinstance(description, dict):
+            raise InputError(f"{path}: its description is no JSON object")
     except (SafetensorError, KeyError, ValueError, OSError) as error:
         raise InputError(
             f"{path} is not a newtongs checkpoint (damaged, cut short, or another program's file)"
@@ -66,12 +69,26 @@ def load_model(path: Path | str) -> GaussianNND:
     weights = {k: x for k, x in tensors.items() if not k.startswith("optimizer.")}
     try:
         known = {f.name for f in fields(NNDConfig)}
-        config = {k: v for k, v in description["model"].items() if k in known}
-        model = GaussianNND(NNDConfig(**config))
+        config = NNDConfig(**{k: v for k, v in description["model"].items() if k in known})
+        _require_fitting(path, config, weights)
+        model = GaussianNND(config)
         model.load_state_dict(weights)
-    except (KeyError, RuntimeError, TypeError) as error:
+    except (KeyError, RuntimeError, TypeError, AttributeError) as error:
         raise InputError(f"{path} does not hold the weights of a Gaussian-NND") from error
     return model.eval()
+
+
+def _require_fitting(path: Path | str, config: NNDConfig, weights: Mapping[str, Tensor]) -> None:
+    """Hold the weights against the model they claim before it is made: it may be of any size."""
+    with torch.device("meta"):
+        wanted = {k: x.shape for k, x in GaussianNND(config).state_dict().items()}
+    if wanted != {k: x.shape for k, x in weights.items()}:
+        raise InputError(
+            f"{path} does not hold the weights of a Gaussian-NND with {config.hidden} hidden units"
+        )
+    for name, x in weights.items():
+        if not x.is_floating_point() or not torch.isfinite(x).all():
+            raise InputError(f"{path}: the weights {name} are no finite floating-point numbers")
 
 
 def load_pretrained(seed: int = 7301) -> GaussianNND:
@@ -120,5 +137,5 @@ def _setting(name: str) -> dict[str, Any]:
         raise unknown_name("ablation", name, (*BRANCHES, *SWITCHES, f"{MAX_DT}1/15"))
     try:
         return {"max_dt": float(Fraction(name.removeprefix(MAX_DT)))}
-    except (ValueError, ZeroDivisionError):
+    except (ValueError, ZeroDivisionError, OverflowError):
         raise InputError(f"expected seconds such as {MAX_DT}1/15, got {name!r}") from None

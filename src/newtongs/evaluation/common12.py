@@ -1,7 +1,6 @@
 """Table 3: the proxies of each method's twelve clips, beside the paper's figures."""
 
 import json
-import tempfile
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -12,6 +11,7 @@ from rich.table import Table
 from ..datasets.common12 import METHODS, MOTIONS
 from ..datasets.common12 import rows as manifest_rows
 from ..errors import InputError
+from ..locks import scratch
 from ..render.video import to_bytes
 from .clips import COLUMNS, Found, Progress, Record, evaluate_clips, find_clips, summary
 from .generation import OwnClips, make_clips
@@ -126,7 +126,7 @@ def table3(
     found = Found([], True, []) if videos is None else find_clips(videos)
     if not found.by_method:
         raise InputError(f"{videos}: Table 3 needs clips by method, as <Motion>/<Method>.mp4")
-    with tempfile.TemporaryDirectory() as folder:
+    with scratch() as folder:
         if not any(clip.method == OWN for clip in found.clips):
             make_clips(folder, OwnClips(same32), progress=progress)
             own = find_clips(folder)

@@ -15,6 +15,7 @@ from typing import Any
 
 from ..errors import InputError, unknown_name
 from ..files import Progress, silent, under
+from ..locks import alone
 from ..render.scenes import BACKENDS
 from ..render.video import contact_sheet, write_video
 from ..render.viewpoints import clear_camera
@@ -218,7 +219,8 @@ def export(
     job = _Job(animation, first, view, background, rate, title or name, source, sh_degree, compress)
     tell = progress or silent
     written = {}
-    with _drawn(job, names, backend, tell):
+    # Files of one name belong together, a json with its npz: another export of it waits.
+    with alone(folder, name, wait=True), _drawn(job, names, backend, tell):
         for each in names:
             tell(each, 0, 1)
             job.report = partial(_of_frames, tell, each, len(animation)) if each == "ply" else None

@@ -1,5 +1,6 @@
 """Pictures of an animation, drawn once for all the formats that show them."""
 
+import math
 import tempfile
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
@@ -8,6 +9,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from ..limits import reserve
 from ..render import render_frames
 from ..render.video import to_bytes
 from ..scene.animation import Animation
@@ -39,6 +41,7 @@ def film(
         frames, camera, backend=backend, background=background, progress=progress
     )
     with tempfile.TemporaryFile() as file:
+        reserve(file, math.prod(shape), f"{len(animation)} pictures")
         out: Any = np.memmap(file, np.uint8, "w+", shape=shape)
         for t, picture in enumerate(pictures):
             out[t] = to_bytes(picture)

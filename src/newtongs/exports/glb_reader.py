@@ -11,6 +11,7 @@ from torch import Tensor
 from .. import rotations
 from ..errors import InputError
 from ..files import existing_file, foreign
+from ..limits import afford
 from ..scene.gaussians import BACKGROUND, GaussianScene, join
 from ..scene.io.glb import SPLATS, WIDTHS, Glb, open_glb
 from ..scene.io.glb_writer import sh_slots
@@ -55,6 +56,7 @@ class _Reader:
     def __init__(self, file: Glb) -> None:
         self.file, self.tree = file, file.tree
         tree = file.tree
+        self.held, self.seen = 0, set[int]()
         self.tracks: dict[tuple[int, str], Numbers] = {}
         self.times: Numbers = np.zeros(1)
         for animation in tree.get("animations", []):
@@ -81,10 +83,12 @@ class _Reader:
         depth: int,
     ) -> None:
         """Collect the Gaussians of a node and of those below it."""
-        if not depth:
+        if not depth or index in self.seen:
             raise InputError("its nodes form a loop")
-        node = self.tree["nodes"][index]
+        self.seen.add(index)
+        node = self.file.item("nodes", index)
         here = above @ self._local(index)
+        self.hold(here.nbytes, f"{len(self.seen):,} nodes of {len(self.times):,} frames")
         extras = node.get("extras", {})
         if "mesh" in node and "shadow" not in extras:
             name = int(extras.get("object", BACKGROUND))
@@ -99,7 +103,7 @@ class _Reader:
     def _local(self, index: int) -> Tensor:
         """``T R S`` of a node, ``(T, 4, 4)`` or ``(1, 4, 4)``."""
         rest = {"translation": [0.0] * 3, "rotation": [0.0, 0.0, 0.0, 1.0], "scale": [1.0] * 3}
-        node = self.tree["nodes"][index]
+        node = self.file.item("nodes", index)
         t, q, s = (
             torch.from_numpy(self.tracks.get((index, k), np.array([node.get(k, x)], float)))
             for k, x in rest.items()
@@ -125,7 +129,14 @@ class _Reader:
     def array(self, index: int) -> Numbers:
         """An accessor's rows ``(n, width)`` in float64, with normalised integers as fractions."""
         width = WIDTHS[self.file.item("accessors", index)["type"]]
-        return self.file.floats(index, width).astype(np.float64)
+        rows = self.file.floats(index, width).astype(np.float64)
+        self.hold(rows.nbytes, "the same numbers again and again")
+        return rows
+
+    def hold(self, size: int, what: str) -> None:
+        """Count what is kept, of the tracks and of all nodes together."""
+        self.held += size
+        afford(self.file.path, self.held, self.file.size, what)
 
 
 def wxyz(q: Tensor) -> Quat:

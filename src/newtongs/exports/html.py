@@ -93,11 +93,11 @@ def read_html(path: Path | str) -> GaussianScene:
 
 
 def _fill(*, title: str, meta: str, data: bytes) -> bytes:
-    """The player with its three blanks filled, each once: what is filled in is not searched."""
-    page = TEMPLATE.read_bytes().replace(b"%%TITLE%%", title.encode())
-    head, _, rest = page.partition(b"%%META%%")
-    middle, _, tail = rest.partition(b"%%DATA%%")
-    return b"".join([head, meta.encode(), middle, data, tail])
+    """The player with its blanks filled; what is filled in is not searched for more."""
+    filled = {b"TITLE": title.encode(errors="replace"), b"META": meta.encode(), b"DATA": data}
+    pieces = re.split(rb"%%(TITLE|META|DATA)%%", TEMPLATE.read_bytes())
+    pieces[1::2] = [filled[name] for name in pieces[1::2]]
+    return b"".join(pieces)
 
 
 def _inline(value: Any) -> str:

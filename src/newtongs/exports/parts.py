@@ -1,6 +1,7 @@
 """What every exporter starts from: still and moving Gaussians, provenance."""
 
 import json
+import re
 from typing import Any, NamedTuple
 
 import torch
@@ -97,8 +98,10 @@ def provenance(animation: Animation) -> dict[str, Any]:
 def to_json(value: Any, *, indent: int | None = None) -> str:
     """JSON text, or one line that says what it cannot hold."""
     try:
-        return json.dumps(value, indent=indent, allow_nan=False, ensure_ascii=False)
+        text = json.dumps(value, indent=indent, allow_nan=False, ensure_ascii=False)
     except (TypeError, ValueError) as error:
         raise InputError(
             f"the animation's about holds what JSON cannot: {error}; use plain finite values"
         ) from error
+    # Names of files may hold bytes that are no text; they come back from these escapes.
+    return re.sub("[\ud800-\udfff]", lambda found: f"\\u{ord(found[0]):04x}", text)

@@ -13,8 +13,10 @@ and SHA-256.
 
 import hashlib
 import io
-import json
+import math
 import os
+import zipfile
+import zlib
 from pathlib import Path
 from typing import Any, cast, get_args
 
@@ -24,8 +26,10 @@ import torch
 from torch import Tensor
 
 from .. import __version__
+from ..archives import array_headers, is_numbers
 from ..errors import InputError
-from ..files import foreign, write_atomically
+from ..files import write_atomically
+from ..limits import afford, read_json
 from ..scene.animation import About, Animation
 from ..scene.frames import ALWAYS, FIRST, LATER
 from ..scene.gaussians import GaussianScene
@@ -34,14 +38,22 @@ from ..scene.io.formats import axes_of, load, save
 from ..scene.shadows import ShadowName
 from ..scene.transform import Form
 from ..scene.world_frame import WorldFrame
-from ..state import LAYOUT, State
+from ..state import DIM, LAYOUT, State
 from .parts import provenance, to_json
 
 FORMAT, VERSION = "newtongs animation", 4
 # 1 had a free-form "info" in place of "about", 2 no "affine", 3 no "presence" and no "shadow".
 READABLE = (1, 2, 3, 4)
+MOST_FRAMES = 600_001  # ten minutes at 1000 a second
+STATES_BYTES = 256 << 20  # that may always unfold: what rests is packed to a thousandth
 FIELDS = ("means", "quats", "log_scales", "logits", "sh")
 BLOCK = 2**20
+
+# What the libraries raise over damaged archives and trees.
+DAMAGED = (
+    KeyError, IndexError, TypeError, ValueError, AttributeError, RuntimeError, OSError, EOFError,
+    zipfile.BadZipFile, zlib.error, NotImplementedError,
+)  # fmt: skip
 
 Arrays = dict[str, npt.NDArray[Any]]
 
@@ -174,20 +186,19 @@ def load_animation(path: Path | str) -> Animation:
         raise InputError(f"no file {path}; name a .json that newtongs animate wrote")
     tree = _read_tree(path)
     try:
-        arrays = _read_arrays(_checked_file(path, tree["numbers"]))
+        numbers = _checked_file(path, tree["numbers"])
         # Animations from before axes were named were made of files as they are stored.
         axes = tree["scene"].get("axes", OURS)
         scene = load(_checked_file(path, tree["scene"]), axes=axes)
-        return _animation(tree, arrays, scene)
+        return _animation(tree, _read_arrays(numbers, tree["objects"], len(scene)), scene)
     except InputError:
         raise
-    except (KeyError, TypeError, ValueError, AttributeError, RuntimeError, OSError) as error:
+    except DAMAGED as error:
         raise InputError(f"{path} is damaged or was changed by hand; animate anew") from error
 
 
 def _read_tree(path: Path) -> dict[str, Any]:
-    with foreign(path, "JSON"):
-        tree = json.loads(path.read_bytes())
+    tree = read_json(path)
     if not isinstance(tree, dict) or tree.get("format") != FORMAT:
         raise InputError(f"{path} is no saved animation; expected what `animate` wrote as .json")
     if tree.get("version") not in READABLE:
@@ -210,24 +221,32 @@ def _checked_file(json_path: Path, entry: dict[str, Any]) -> Path:
     return where
 
 
-def _read_arrays(path: Path) -> Arrays:
+def _read_arrays(path: Path, objects: list[dict[str, Any]], n: int) -> Arrays:
+    """The arrays that count, after their headers were held against what they should be.
+
+    The matrices follow from the states; whatever else is in the file is left alone.
+    """
+    numbers = {k: h for k, h in array_headers(path).items() if is_numbers(h)}
+    shapes = {name: shape for name, (shape, _) in numbers.items()}
+    (frames,) = shapes["times"]
+    states = [f"states_{o['id']}" for o in objects]
+    wanted = {"times": (frames,), "ids": (n,), **dict.fromkeys(states, (frames, DIM))}
+    wanted |= {"presence": (n,)} if "presence" in shapes else {}
+    for name, shape in wanted.items():
+        if shapes[name] != shape or frames > MOST_FRAMES:
+            raise InputError(f"{path}: {name} has shape {shapes[name]}, {shape} was expected")
+    needed = 8 * frames * DIM * len(states)
+    afford(path, needed, path.stat().st_size, f"{len(states):,} objects' states", STATES_BYTES)
     with np.load(path, allow_pickle=False) as file:
-        return {name: file[name] for name in file.files}
+        return {name: file[name] for name in wanted}
 
 
 def _animation(tree: dict[str, Any], arrays: Arrays, scene: GaussianScene) -> Animation:
-    if len(arrays["ids"]) != len(scene):
-        raise InputError(f"it has {len(arrays['ids'])} object ids for {len(scene)} Gaussians")
-    world = tree["world"]
     return Animation(
         scene=scene.replace(ids=torch.from_numpy(arrays["ids"])),
         times=_floats(arrays["times"]),
         states={o["id"]: _floats(arrays[f"states_{o['id']}"]) for o in tree["objects"]},
-        world=WorldFrame(
-            torch.tensor(world["rotation"], dtype=torch.float64),
-            float(world["scale"]),
-            torch.tensor(world["offset"], dtype=torch.float64),
-        ),
+        world=_world(tree["world"]),
         about=About.from_json(tree.get("about", {})),
         form=cast(Form, _one_of("affine", tree.get("affine", "main"), get_args(Form))),
         shadow=cast(
@@ -235,6 +254,15 @@ def _animation(tree: dict[str, Any], arrays: Arrays, scene: GaussianScene) -> An
         ),
         presence=_presence(arrays, len(scene)),
     )
+
+
+def _world(tree: dict[str, Any]) -> WorldFrame:
+    q, offset = (torch.tensor(tree[k], dtype=torch.float64) for k in ("rotation", "offset"))
+    scale = float(tree["scale"])
+    good = q.shape == (4,) and offset.shape == (3,) and bool(torch.isfinite(offset).all())
+    if not (good and abs(float(q.norm()) - 1) < 1e-3 and 0 < scale < math.inf):
+        raise InputError(f"its world is no rotation, scale and offset: {tree!s:.80}")
+    return WorldFrame(q, scale, offset)
 
 
 def _presence(arrays: Arrays, n: int) -> Tensor | None:

@@ -8,7 +8,6 @@ initial pose, ``/World/object_7/rest/splats`` holds the Gaussians. Needs the ext
 
 import os
 import shutil
-import tempfile
 from pathlib import Path
 from typing import Any
 
@@ -18,13 +17,14 @@ from torch import Tensor
 
 from ..errors import InputError
 from ..files import write_atomically
+from ..locks import scratch
 from ..scene.animation import Animation, Placement
 from ..scene.gaussians import GaussianScene
 from ..types import Quat
 from .parts import parts, provenance, to_json
 
 try:
-    from pxr import Gf, Usd, UsdGeom, UsdUtils, UsdVol, Vt
+    from pxr import Gf, Tf, Usd, UsdGeom, UsdUtils, UsdVol, Vt
 except ImportError as error:
     raise InputError(
         "writing USD needs usd-core; install it with: pip install 'newtongs[usd]'"
@@ -46,8 +46,14 @@ def write_usd(animation: Animation, path: Path | str, *, sh_degree: int | None =
     path = Path(path)
     if path.suffix.lower() not in ENDINGS:
         raise InputError(f"cannot write {path}: the name must end in {', '.join(ENDINGS)}")
-    with tempfile.TemporaryDirectory() as folder:
-        made = _write(animation, Path(folder), path.suffix.lower(), sh_degree)
+    with scratch() as folder:
+        try:
+            made = _write(animation, folder, path.suffix.lower(), sh_degree)
+        except Tf.ErrorException as error:  # a report of many lines
+            raise InputError(
+                f"cannot write {path}: usd-core could not write into {folder.parent}; "
+                "is the disk full?"
+            ) from error
         with made.open("rb") as f:
             write_atomically(path, lambda out: shutil.copyfileobj(f, out))
 

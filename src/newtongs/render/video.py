@@ -7,7 +7,6 @@ import math
 import os
 import shutil
 import struct
-import tempfile
 import zlib
 from collections.abc import Callable, Iterable, Iterator
 from fractions import Fraction
@@ -21,6 +20,7 @@ from torch import Tensor
 
 from ..errors import InputError
 from ..files import write_atomically
+from ..locks import scratch
 from .rendering import Rendering
 
 Frame: TypeAlias = Rendering | Tensor | npt.NDArray[Any]
@@ -117,10 +117,10 @@ def _mp4(file: BinaryIO, frames: Iterator[Bytes], fps: float) -> None:
     """Through a file of its own: ffmpeg goes back to the beginning when it has seen the end."""
     ffmpeg = film_library("imageio_ffmpeg")
     first = _even(next(frames))
-    with tempfile.TemporaryDirectory() as folder:
-        part = os.path.join(folder, "film.mp4")
+    with scratch() as folder:
+        part = folder / "film.mp4"
         writer = ffmpeg.write_frames(
-            part,
+            str(part),
             (first.shape[1], first.shape[0]),
             fps=Fraction(fps).limit_denominator(1001),
             codec="libx264",
@@ -132,10 +132,27 @@ def _mp4(file: BinaryIO, frames: Iterator[Bytes], fps: float) -> None:
         try:
             for frame in chain([first], map(_even, frames)):
                 writer.send(frame)
+        except OSError as error:  # its text is ffmpeg's whole log
+            raise InputError("ffmpeg stopped before the end; is the disk full?") from error
         finally:
             writer.close()
-        with open(part, "rb") as film:
+        if not _is_whole(part):
+            raise InputError("ffmpeg could not finish the film; is the disk full?")
+        with part.open("rb") as film:
             shutil.copyfileobj(film, file)
+
+
+def _is_whole(film: Path) -> bool:
+    """Whether the boxes of an mp4 end where the file ends, and its table of contents is there."""
+    at, kinds = 0, set()
+    with film.open("rb") as f:
+        end = f.seek(0, os.SEEK_END)
+        while at < end:
+            f.seek(at)
+            size, kind, large = struct.unpack(">I4sQ", f.read(16).ljust(16, b"\0"))
+            at += large if size == 1 else size or end
+            kinds.add(kind)
+    return at == end and b"moov" in kinds
 
 
 # Without these a player guesses by the size of the picture what its colours mean.

@@ -11,6 +11,7 @@ from ..state import State
 from ..types import Vec3
 from .animation import Animation
 from .cameras import Camera, look_at, orbit
+from .gaussians import quantiles
 from .placing import VISIBLE, across
 
 FIELD = 50.0  # degrees
@@ -147,7 +148,7 @@ def swept_points(animation: Animation, index: int) -> Vec3:
     thing = animation.scene.object(index)
     opaque = thing.means[thing.opacities >= VISIBLE]
     means = (opaque if len(opaque) else thing.means).double()
-    ends = means.quantile(0.002, dim=0), means.quantile(0.998, dim=0)
+    ends = quantiles(means, (0.002, 0.998))
     inside = means.clamp(*ends)  # floaters count for no more than the end of all others
     steps = torch.cartesian_prod(*[torch.tensor([-1.0, 0.0, 1.0]).to(means)] * 3)
     d = steps[steps.norm(dim=-1) > 0]

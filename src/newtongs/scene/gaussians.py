@@ -22,6 +22,7 @@ from ..types import Quat, Vec3
 BACKGROUND = -1  # object id of everything that belongs to no object
 SH_DEGREES = {1: 0, 4: 1, 9: 2, 16: 3}  # coefficients a colour channel: degree
 SH_C0 = 0.28209479177387814  # the constant basis function, 1 / (2 sqrt(pi))
+QUANTILES_OF = 1 << 24  # rows; torch takes no more
 UNIT_TOLERANCE = 1e-6  # quaternions this close to unit length stay as they are, bit for bit
 LOGIT_ONE, LOGIT_ZERO = 17.0, -100.0  # opacities whose sigmoid is 1 and, to 1e-43, 0 in float32
 BRIGHTEST = 10.0  # beyond, colours are bytes and not light
@@ -271,3 +272,9 @@ def _whole_numbers(ids: ArrayLike) -> Tensor:
 def _floats(x: Any, name: str) -> Tensor:
     """A float tensor; a float64 tensor stays, for exact work, arrays become float32."""
     return as_tensor(x, name)
+
+
+def quantiles(x: Tensor, q: Sequence[float]) -> Tensor:
+    """Quantiles ``(len(q), ...)`` over rows of ``x``: of every k-th, where too many."""
+    step = -(-len(x) // QUANTILES_OF) or 1
+    return x[::step].quantile(x.new_tensor(q), dim=0)

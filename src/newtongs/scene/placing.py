@@ -8,7 +8,7 @@ from .. import rotations
 from ..errors import InputError
 from ..state import make
 from ..types import Quat, Vec3
-from .gaussians import BACKGROUND, GaussianScene
+from .gaussians import BACKGROUND, GaussianScene, quantiles
 from .transform import transform
 from .world_frame import WorldFrame
 
@@ -42,7 +42,7 @@ def extent(scene: GaussianScene, direction: Vec3) -> tuple[float, float]:
     d = direction.to(opaque.means)
     reach = SIGMAS * torch.einsum("i,nij,j->n", d, opaque.covariances, d).clamp_min(0).sqrt()
     middle = opaque.means @ d
-    low, high = (middle - reach).quantile(TAIL), (middle + reach).quantile(1 - TAIL)
+    low, high = quantiles(middle - reach, [TAIL]), quantiles(middle + reach, [1 - TAIL])
     return low.item(), high.item()
 
 

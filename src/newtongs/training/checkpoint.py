@@ -47,8 +47,11 @@ class RunFolder:
 
     def append_metrics(self, row: Mapping[str, Any]) -> None:
         """Add one line to metrics.jsonl."""
-        with self.metrics.open("a") as f:
-            f.write(json.dumps(row) + "\n")
+        try:
+            with self.metrics.open("a") as f:
+                f.write(json.dumps(row) + "\n")
+        except OSError as error:
+            raise InputError(f"cannot write {self.metrics}: {error.strerror}") from error
 
     def cut_metrics(self, epochs_done: int) -> None:
         """Forget lines written after the checkpoint that a resumed run starts from."""
@@ -125,7 +128,24 @@ def resume_run(
     if not folder.last.exists():
         return Position()
     tensors, info = load_tensors(folder.last)
-    _check_same_run(folder, info, config, fingerprint)
+    try:
+        _check_same_run(folder, info, config, fingerprint)
+        return _restored(folder, model, optimizer, schedule, tensors, info)
+    except (KeyError, TypeError, AttributeError, RuntimeError) as error:
+        raise InputError(
+            f"{folder.last} is damaged: its run cannot go on; choose another --out, or remove it"
+        ) from error
+
+
+def _restored(
+    folder: RunFolder,
+    model: GaussianNND,
+    optimizer: AdamW,
+    schedule: CosineAnnealingLR,
+    tensors: Mapping[str, Tensor],
+    info: Mapping[str, Any],
+) -> Position:
+    """Put model, optimiser, schedule and generator back to where a run stopped."""
     model.load_state_dict({k: x for k, x in tensors.items() if not k.startswith("optimizer.")})
     torch.set_rng_state(tensors["optimizer.rng"])
     for name, parameter in model.named_parameters():

@@ -10,7 +10,7 @@ import random
 import signal
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -24,6 +24,7 @@ from torch.optim.lr_scheduler import CosineAnnealingLR
 from ..datasets import state32
 from ..dynamics import GaussianNND
 from ..errors import InputError, Interrupted
+from ..locks import alone
 from ..ranks import Ranks, ranks
 from .checkpoint import Position, RunFolder, resume_run, save_run, save_weights
 from .config import TrainConfig
@@ -41,7 +42,7 @@ class DivergedError(InputError):
 
 def train(config: TrainConfig, *, progress: Progress | None = None) -> Path:
     """Train, or go on training, and return the best weights' file."""
-    with ranks(config.device) as group, stop_flag() as stopped:
+    with ranks(config.device) as group, sole_writer(config.out, group), stop_flag() as stopped:
         data = state32.load(config.data, "train")
         val = on_device(state32.load(config.data, "val_id"), group)
         batch = global_batch(data, config)
@@ -55,7 +56,6 @@ def train(config: TrainConfig, *, progress: Progress | None = None) -> Path:
         schedule = CosineAnnealingLR(optimizer, T_max=config.epochs, eta_min=config.lr_min)
 
         folder = RunFolder(config.out)
-        make_folder(config.out)
         at = resume_run(folder, model, optimizer, schedule, config, fingerprint)
         rows = Rows(on_device(data, group), group)
         update = make_update(model, data.times, config, group)
@@ -168,12 +168,9 @@ def evaluate_objective(
     return dict(zip(names, (group.sum(sums) / len(val)).tolist(), strict=True))
 
 
-def make_folder(path: Path) -> None:
-    """The run's folder, or one line on why it cannot be."""
-    try:
-        path.mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        raise InputError(f"cannot make folder {path}: {error.strerror}") from error
+def sole_writer(folder: Path, group: Ranks) -> AbstractContextManager[None]:
+    """The run's folder, made and kept from other runs; of all ranks only the first writes."""
+    return alone(folder) if group.first else nullcontext()
 
 
 def log_tensorboard(folder: RunFolder, row: dict[str, Any]) -> None:

@@ -26,22 +26,26 @@ def joined(scene: GaussianScene, h: Tensor, labels: Tensor) -> Tensor:
 
     ``h (N,)`` is the height over the floor. Labels are numbered anew.
     """
-    count = torch.bincount(labels[labels >= 0])
-    for one in count.argsort().tolist():
-        rows = (labels == one).nonzero().squeeze(-1)
-        if len(rows) and _hovers(h[rows]):
-            host = _host(scene, labels, rows, count)
-            if host is not None:
-                labels = labels.masked_fill(labels == one, host)
-    kept = torch.bincount(labels[labels >= 0], minlength=len(count)) > 0
+    rows = (labels >= 0).nonzero().squeeze(-1)
+    if not len(rows):
+        return labels
+    count = torch.bincount(labels[rows])
+    smallest_first = count.argsort()
+    for one in smallest_first[_hover(h[rows], labels[rows])[smallest_first]].tolist():
+        host = _host(scene, labels, (labels == one).nonzero().squeeze(-1), count)
+        if host is not None:
+            labels = labels.masked_fill(labels == one, host)
+    kept = torch.bincount(labels[rows], minlength=len(count)) > 0
     renamed = torch.where(kept, kept.cumsum(0) - 1, -1)
     return torch.where(labels >= 0, renamed[labels], -1)
 
 
-def _hovers(h: Tensor) -> bool:
-    """Whether there is more room below than it is high."""
-    low, high = h.aminmax()
-    return bool(low > high - low)
+def _hover(h: Tensor, group: Tensor) -> Tensor:
+    """Which groups ``(G,)`` have more room below them than they are high."""
+    none = h.new_empty(int(group.max()) + 1)
+    low = none.fill_(torch.inf).scatter_reduce(0, group, h, "amin")
+    high = none.fill_(-torch.inf).scatter_reduce(0, group, h, "amax")
+    return low > high - low
 
 
 def _host(scene: GaussianScene, labels: Tensor, rows: Tensor, count: Tensor) -> int | None:

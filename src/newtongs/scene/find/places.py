@@ -6,7 +6,7 @@ import numpy as np
 import numpy.typing as npt
 import torch
 
-from ..gaussians import GaussianScene
+from ..gaussians import GaussianScene, quantiles
 from ..placing import VISIBLE
 from ..world_frame import WorldFrame
 from .density import Grid, density, optical_depth
@@ -40,7 +40,7 @@ def support_height(thing: GaussianScene, scene: GaussianScene, ground: WorldFram
     if not len(near):
         return ground.floor
     heights = scene.means[scene.opacities >= VISIBLE].double() @ ground.up
-    bottom, top = heights.quantile(MARGIN).item(), heights.quantile(1 - MARGIN).item()
+    bottom, top = quantiles(heights, (MARGIN, 1 - MARGIN)).tolist()
     bottom = min(bottom, ground.floor)
     end = bottom + LOW * (top - bottom)
     column = _column(low, high, (bottom, end), h)

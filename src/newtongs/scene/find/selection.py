@@ -200,7 +200,8 @@ def _masks(
             f"masks: expected one picture a camera in {text}, got {len(files)} pictures and "
             f"{len(views)} cameras"
         )
-    mask = group_by_masks(scene, [_picture(f) for f in files], views)
+    pictures = [_picture(f, view) for f, view in zip(files, views, strict=True)]
+    mask = group_by_masks(scene, pictures, views)
     return Selection(mask, None, f"{len(files)} masks")
 
 
@@ -210,16 +211,29 @@ def _natural(name: str) -> list[tuple[int, str]]:
     return [(int(part), "") if part.isdigit() else (0, part) for part in parts]
 
 
-def _picture(file: Path) -> Tensor:
-    """A mask picture ``(H, W)`` of bytes; of colours the brightest channel counts."""
+def _picture(file: Path, camera: Camera) -> Tensor:
+    """A mask picture ``(H, W)`` of bytes; of colours the brightest channel counts.
+
+    Its size is held against the camera's before it is unpacked: a small file may hold a large one.
+    """
     try:
         from imageio import v3
+        from PIL import Image
     except ImportError as error:
         raise InputError(
             "reading masks needs imageio; install it with: pip install 'newtongs[video]'"
         ) from error
     try:
+        with Image.open(file) as header:
+            size = header.size
+        if size != (camera.width, camera.height):
+            raise InputError(
+                f"masks: {file.name} has {size[0]} x {size[1]} pixels, "
+                f"its camera {camera.width} x {camera.height}"
+            )
         x = torch.as_tensor(v3.imread(file, plugin="pillow").astype("float32"))
+    except InputError:
+        raise
     except Exception as error:
         raise InputError(f"masks: {file.name} is not a picture that can be read") from error
     if x.dim() == 2:

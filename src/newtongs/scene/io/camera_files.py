@@ -5,7 +5,6 @@ distortion is dropped, with a warning where it is not zero; fisheye and panorami
 refused, for no pinhole comes near them.
 """
 
-import json
 import math
 import warnings
 from collections.abc import Iterator, Mapping, Sequence
@@ -17,9 +16,10 @@ import torch
 
 from ... import rotations
 from ...errors import InputError
+from ...limits import read_json
 from ..cameras import Camera
 
-SIZE_LIMIT = 1 << 17  # pixels along one side: beyond it the number is damaged
+SIZE_LIMIT = 1 << 14  # pixels along one side; the largest sensors have 14,204
 RIGID = 1e-3  # how far the axes of a camera may be from perpendicular
 
 # COLMAP: model -> where fx, fy, cx, cy stand among its parameters, and how many there are.
@@ -84,10 +84,7 @@ def _nothing_found(path: Path) -> str:
 
 
 def _from_transforms(path: Path, size: tuple[int, int] | None) -> list[Camera]:
-    try:
-        content = json.loads(path.read_bytes())
-    except (ValueError, RecursionError) as error:
-        raise InputError(f"{path} is no JSON file") from error
+    content = read_json(path)
     frames = content.get("frames") if isinstance(content, dict) else None
     if not isinstance(frames, list) or not all(isinstance(f, dict) for f in frames) or not frames:
         raise InputError(f"{path}: expected a list 'frames' with a 'transform_matrix' in each")
@@ -145,7 +142,9 @@ def _number(known: Mapping[str, Any], key: str, where: str, default: float) -> f
 def _pixels(side: float, where: str) -> int:
     """Whole pixels."""
     if not (1 <= side <= SIZE_LIMIT and side == round(side)):
-        raise InputError(f"{where}: expected a picture of whole pixels, got a side of {side}")
+        raise InputError(
+            f"{where}: expected a picture of 1 to {SIZE_LIMIT:,} whole pixels a side, got {side:g}"
+        )
     return int(side)
 
 

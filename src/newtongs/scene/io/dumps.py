@@ -17,15 +17,17 @@ import zipfile
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import IO, Any
+from typing import Any
 
 import numpy as np
 import torch
 from torch import Tensor
 
+from ...archives import array_header, array_headers, load_torch, opened_entry
 from ...errors import InputError
 from ...files import existing_file, foreign
-from .lgm import CHANNELS, load_torch
+from ...limits import afford
+from .lgm import CHANNELS
 
 CHANNEL_NAMES = "xyz, opacity, scale, quaternion, rgb"
 
@@ -83,6 +85,13 @@ def _checked(path: Path, found: Sequence[Piece]) -> tuple[Piece, ...]:
                 f"{path}: expected {CHANNELS} channels a Gaussian ({CHANNEL_NAMES}), got "
                 f"{piece.shape[-1]} in an array of shape {piece.shape}; dump the activated tensor"
             )
+    size = path.stat().st_size
+    frames = sum(math.prod(piece.shape[:-2]) for piece in pieces)
+    if frames > size:  # empty ones take no bytes, and would be walked all the same
+        raise InputError(f"{path} promises {frames:,} frames in {size:,} bytes; it is damaged")
+    for piece in pieces:
+        n = piece.shape[-2]
+        afford(path, 8 * CHANNELS * n, size, f"{n:,} Gaussians a frame")
     outer = max(math.prod(piece.shape[:-3]) for piece in pieces)
     if outer > 1 or (len(pieces) > 1 and any(len(piece.frame_sizes) != 1 for piece in pieces)):
         raise InputError(
@@ -116,11 +125,10 @@ def _open_npy(path: Path) -> list[Piece]:
 
 
 def _open_npz(path: Path) -> list[Piece]:
-    headers = {}
-    with zipfile.ZipFile(path) as archive:
-        for name in archive.namelist():
-            with archive.open(name) as f:
-                headers[name] = _npy_header(path, f)
+    headers = array_headers(path)
+    for shape, dtype in headers.values():
+        if len(shape) > 1:
+            _require_float(path, dtype)
     return [_member(path, name, *headers[name]) for name in _by_number(path, headers)]
 
 
@@ -129,30 +137,17 @@ def _member(path: Path, name: str, shape: tuple[int, ...], dtype: np.dtype[Any])
 
     def read() -> Iterator[Tensor]:
         size = math.prod(shape[-2:])
-        with zipfile.ZipFile(path) as archive, archive.open(name) as f:
-            _npy_header(path, f)
+        with (
+            zipfile.ZipFile(path) as archive,
+            opened_entry(path, archive, f"{name}.npy") as f,
+        ):
+            array_header(path, f)
             for _ in range(math.prod(shape[:-2])):
                 bytes_read = f.read(size * dtype.itemsize)
                 frame = np.frombuffer(bytes_read, dtype, size).astype(dtype.newbyteorder("="))
                 yield torch.from_numpy(frame.reshape(shape[-2:]))
 
     return Piece(shape, read)
-
-
-def _npy_header(path: Path, f: IO[bytes]) -> tuple[tuple[int, ...], np.dtype[Any]]:
-    """Shape and type that stand before an array's bytes; the file is left at the bytes."""
-    version = np.lib.format.read_magic(f)
-    headers = {
-        (1, 0): np.lib.format.read_array_header_1_0, (2, 0): np.lib.format.read_array_header_2_0
-    }  # fmt: skip
-    if version not in headers:
-        raise InputError(f"{path}: an array of npy version {version} is not read")
-    shape, fortran, dtype = headers[version](f)
-    if len(shape) > 1:
-        _require_float(path, dtype)
-        if fortran:
-            raise InputError(f"{path}: expected arrays in C order; numpy.ascontiguousarray them")
-    return shape, dtype
 
 
 def _require_float(path: Path, dtype: np.dtype[Any]) -> None:

@@ -10,7 +10,6 @@ Attributes may be floats or normalised integers. A primitive packed as SPZ
 ``EXT_meshopt_compression`` are unpacked.
 """
 
-import json
 import math
 import mmap
 import struct
@@ -27,6 +26,7 @@ from torch import Tensor
 from ... import rotations
 from ...errors import InputError
 from ...files import foreign
+from ...limits import JSON_BYTES, afford, parsed_json
 from ..gaussians import BACKGROUND, SCALE_FLOOR, GaussianScene, join, opacity_to_logit
 from ..transform import principal_axes
 from . import meshopt, packed
@@ -41,7 +41,6 @@ LINEAR = "lin_rec709_display"
 ROOT, GENERATOR = "root", "newtongs"  # of our own files
 COMPONENTS = {5120: "<i1", 5121: "<u1", 5122: "<i2", 5123: "<u2", 5126: "<f4"}
 WIDTHS = {"SCALAR": 1, "VEC2": 2, "VEC3": 3, "VEC4": 4}
-JSON_BYTES = 64 << 20
 MOST_NODES = 100_000
 GAUSSIAN_BYTES = 56  # of a scene without view-dependent colour
 REST = {"translation": [0.0] * 3, "rotation": [0.0, 0.0, 0.0, 1.0], "scale": [1.0] * 3}
@@ -174,12 +173,7 @@ def open_glb(path: Path) -> Glb:
 
 
 def _tree(path: Path, chunk: memoryview | None) -> dict[str, Any]:
-    if chunk is None or len(chunk) > JSON_BYTES:
-        raise InputError(f"{path}: expected up to {JSON_BYTES >> 20} MB of JSON; it is damaged")
-    try:
-        tree = json.loads(bytes(chunk))
-    except (ValueError, RecursionError) as error:
-        raise InputError(f"{path}: what should be JSON is not; it is damaged") from error
+    tree = None if chunk is None else parsed_json(path, bytes(chunk[: JSON_BYTES + 1]))
     if not isinstance(tree, dict):
         raise InputError(f"{path}: its JSON is no object; it is damaged")
     return tree
@@ -205,8 +199,7 @@ def _scene(file: Glb) -> GaussianScene:
                 continue
             scene = _primitive(file, primitive)
             bytes_needed += len(scene) * (GAUSSIAN_BYTES - 12 + 12 * scene.sh.shape[1])
-            if bytes_needed > max(packed.SMALL, packed.RATIO * file.size):
-                raise file.wrong(f"its nodes ask for far more Gaussians than {file.size:,} bytes")
+            afford(file.path, bytes_needed, file.size, "Gaussians again and again")
             found.append(_placed(file, scene.replace(ids=_ids(node, len(scene))), M))
     if not found:
         raise InputError(f"{file.path} holds no Gaussians: no primitive with {SPLATS}")

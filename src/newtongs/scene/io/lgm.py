@@ -4,7 +4,6 @@ The channels are xyz, opacity, scale, quaternion (scalar first) and rgb. L4GM du
 ``(1, T, N, 14)`` in float16 or float32; index k in two frames is not the same material point.
 """
 
-import zipfile
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
@@ -13,6 +12,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from ...archives import load_torch
 from ...errors import InputError
 from ...files import foreign
 from ...state import as_tensor
@@ -87,18 +87,6 @@ def _read_npy(path: Path) -> Tensor:
 
 def _read_pt(path: Path) -> Tensor:
     return _only_tensor(path, load_torch(path)).clone()
-
-
-def load_torch(path: Path) -> Any:
-    """A torch file's tensors, mapped and never unpickled beyond plain containers.
-
-    Mapped also because torch then cuts every storage to the file: a claimed size cannot overrun.
-    """
-    with zipfile.ZipFile(path) as archive:
-        packed = [i.filename for i in archive.infolist() if i.compress_type != zipfile.ZIP_STORED]
-    if packed:  # torch never compresses; such a file could unfold to any size
-        raise InputError(f"{path}: a torch file with compressed entries is not read")
-    return torch.load(path, map_location="cpu", mmap=True, weights_only=True)
 
 
 def _read_safetensors(path: Path) -> Tensor:

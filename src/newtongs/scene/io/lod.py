@@ -5,23 +5,24 @@ finest. All of one level is read: the finest whose Gaussians are not too many, a
 surroundings, which have one level only.
 """
 
-import json
 from collections.abc import Iterator
 from itertools import chain
 from pathlib import Path, PurePosixPath
-from typing import Any
+from typing import Any, TypeAlias
 
 import numpy as np
 
 from ...errors import InputError
 from ...files import existing_file, foreign
+from ...limits import afford, read_json
 from ..gaussians import GaussianScene, join
 from . import sog
 
 NAME = "lod-meta.json"
-META_BYTES = 64 << 20
 MOST = 4_000_000  # Gaussians of a level that is taken without being asked for
 MOST_NODES = 1_000_000
+
+_Part: TypeAlias = tuple[GaussianScene, int]  # and the bytes it was stored in
 
 
 def read(path: Path, level: int | None = None) -> GaussianScene:
@@ -36,10 +37,10 @@ def read(path: Path, level: int | None = None) -> GaussianScene:
         leaves = list(_leaves(path, meta.get("tree")))
         level = _chosen(path, leaves, level)
         files = _ranges(path, leaves, level)
-        scenes = [_part(path, meta, file, ranges) for file, ranges in files.items()]
-        if meta.get("environment") is not None:
-            scenes.append(_read_sog(path, meta["environment"]))
-        return join(*scenes)
+        parts = (_part(path, meta, file, ranges) for file, ranges in files.items())
+        around = meta.get("environment")
+        surroundings = () if around is None else (_read_sog(path, around),)
+        return join(*_affordable(path, chain(parts, surroundings)))
 
 
 def levels(path: Path) -> dict[int, int]:
@@ -54,15 +55,11 @@ def _count(files: dict[int, list[tuple[int, int]]]) -> int:
 
 
 def _meta(path: Path) -> dict[str, Any]:
-    with path.open("rb") as f:
-        raw = f.read(META_BYTES + 1)
-    try:
-        meta = json.loads(raw) if len(raw) <= META_BYTES else None
-    except (ValueError, RecursionError):
-        meta = None
+    meta = read_json(path)
     if not isinstance(meta, dict) or not isinstance(meta.get("filenames"), list):
         raise InputError(f"{path} is no streamed SOG: no JSON with 'filenames'; it is damaged")
-    if len({str(name) for name in meta["filenames"]}) < len(meta["filenames"]):
+    names = {PurePosixPath(str(name)) for name in meta["filenames"]}  # "x" is "./x"
+    if len(names) < len(meta["filenames"]):
         raise InputError(f"{path} names one file twice; it is damaged")
     return meta
 
@@ -112,13 +109,20 @@ def _ranges(
     return files
 
 
-def _part(
-    path: Path, meta: dict[str, Any], file: int, ranges: list[tuple[int, int]]
-) -> GaussianScene:
+def _affordable(path: Path, parts: Iterator[_Part]) -> Iterator[GaussianScene]:
+    """The parts one by one, as long as all of them together are not too much for their files."""
+    held, stored = 0, 0
+    for scene, size in parts:
+        held, stored = held + len(scene) * sog.GAUSSIAN_BYTES, stored + size
+        afford(path, held, stored, f"files of {held // sog.GAUSSIAN_BYTES:,} Gaussians")
+        yield scene
+
+
+def _part(path: Path, meta: dict[str, Any], file: int, ranges: list[tuple[int, int]]) -> _Part:
     """The Gaussians of one file that are wanted."""
     if file >= len(meta["filenames"]):
         raise InputError(f"{path} names file {file} of {len(meta['filenames'])}; it is damaged")
-    scene = _read_sog(path, meta["filenames"][file])
+    scene, size = _read_sog(path, meta["filenames"][file])
     wanted = np.zeros(len(scene) + 1, np.int64)
     for first, last in ranges:
         if last > len(scene):
@@ -128,12 +132,14 @@ def _part(
         wanted[first] += 1
         wanted[last] -= 1
     keep = wanted.cumsum()[:-1] > 0
-    return scene if keep.all() else scene[keep]
+    return scene if keep.all() else scene[keep], size
 
 
-def _read_sog(path: Path, name: object) -> GaussianScene:
-    """A SOG beside the description or in a folder below it, and nowhere else."""
+def _read_sog(path: Path, name: object) -> _Part:
+    """A SOG beside the description or in a folder below it, and nowhere else; and its bytes."""
     parts = PurePosixPath(name).parts if isinstance(name, str) else ()
     if not parts or not all(map(sog.is_plain, parts)):
         raise InputError(f"{path}: expected the name of a SOG in its folder, got {name!r:.40}")
-    return sog.read(existing_file(path.parent.joinpath(*parts), "a SOG"))
+    place = existing_file(path.parent.joinpath(*parts), "a SOG")
+    files = place.parent.iterdir() if place.name.lower().endswith(sog.META) else [place]
+    return sog.read(place), sum(file.stat().st_size for file in files if file.is_file())

@@ -7,7 +7,6 @@ first: what it receives is rebuilt from parts whose sizes were checked. It needs
 
 import gzip
 import struct
-import tempfile
 import zlib
 from collections.abc import Callable, Sequence
 from itertools import accumulate, chain
@@ -19,6 +18,8 @@ import torch
 
 from ...errors import InputError
 from ...files import Progress, foreign, silent, write_atomically
+from ...limits import afford
+from ...locks import scratch
 from ..gaussians import GaussianScene
 from .axes import from_ours, to_ours
 from .ply import Header, read_columns
@@ -46,8 +47,6 @@ SPZ_4_HEADER = struct.Struct("<4sIIBBBBI12x")
 STREAM = struct.Struct("<QQ")  # compressed and unfolded bytes of one part of version 4
 SPZ_SH_STEPS = (1 / 16, 1 / 8)  # of degree 1, and of degrees 2 and 3: 5 and 4 bits
 SPZ_REACH = 2048  # coordinates are stored in 24 bits, of which 12 stand behind the point
-SMALL = 64 << 20  # bytes that may always unfold from a file
-RATIO = 100  # beyond that, as many times the file; captures reach about 10
 SPZ_AXES = "RUB"  # as the format says
 HAS_EXTENSIONS = 2  # bit of the flags
 EXTENSION = struct.Struct("<II")  # kind and bytes of a record, which follow
@@ -110,8 +109,8 @@ def unpacked_spz(path: Path, raw: bytes) -> GaussianScene:
 def _unpacked(path: Path, checked: "_Spz") -> GaussianScene:
     if checked.gaussians == 0:
         return usable(path, **_empty())
-    with tempfile.TemporaryDirectory() as folder:
-        safe = Path(folder) / "checked.spz"
+    with scratch() as folder:
+        safe = folder / "checked.spz"
         safe.write_bytes(checked.content)
         return _scene(path, gsply().read_spz(safe))
 
@@ -206,8 +205,8 @@ def _cut(content: bytes, sizes: Sequence[int]) -> list[bytes]:
 def _spz_rows(scene: GaussianScene, path: Path) -> bytes:
     """What follows the header of a file with these Gaussians."""
     fields = _gsply_fields(_bucketed(from_ours(scene, SPZ_AXES)), path)
-    with tempfile.TemporaryDirectory() as folder:
-        part = Path(folder) / "scene.spz"
+    with scratch() as folder:
+        part = folder / "scene.spz"
         data = gsply().GSData(**fields, masks=None)
         gsply().write_spz(part, data, fractional_bits=SPZ_FRACTION)
         return gzip.decompress(part.read_bytes())[SPZ_HEADER.size :]
@@ -280,14 +279,6 @@ class _Spz(NamedTuple):
     """Records, as far as they are looked at."""
 
 
-def _check_spz_size(path: Path, size: int, unfolded: int) -> None:
-    if unfolded > max(SMALL, RATIO * size):
-        raise InputError(
-            f"{path}: the header promises {unfolded:,} bytes of Gaussians in a file of {size:,}; "
-            "it is damaged"
-        )
-
-
 def _sh_values(path: Path, degree: int) -> int:
     if degree >= len(SH_VALUES):
         raise InputError(f"{path}: expected SH degree 0 to 3, got {degree}")
@@ -309,7 +300,7 @@ def _checked_gzip(path: Path, raw: bytes) -> _Spz:
     if version not in (1, 2, 3):
         raise InputError(f"{path}: .spz version {version} is not known; expected 1 to 4")
     body = count * (16 + (4 if version == 3 else 3) + _sh_values(path, degree))
-    _check_spz_size(path, len(raw), body)
+    afford(path, body, len(raw), f"{count:,} Gaussians")
     content = stream.decompress(stream.unconsumed_tail, max(body, 1))
     if len(content) < body:
         raise InputError(f"{path}: the header promises {count:,} Gaussians, the file is shorter")
@@ -332,7 +323,7 @@ def _checked_4(path: Path, raw: bytes) -> _Spz:
         raise InputError(
             f"{path}: .spz version 4 needs zstandard; install it with: pip install zstandard"
         ) from error
-    _check_spz_size(path, len(raw), count * (20 + _sh_values(path, degree)))
+    afford(path, count * (20 + _sh_values(path, degree)), len(raw), f"{count:,} Gaussians")
     if start + streams * STREAM.size > len(raw):
         raise InputError(f"{path}: the table of its streams is cut off")
     offset = start + streams * STREAM.size

@@ -21,7 +21,7 @@ from ...errors import InputError
 
 HEADER_LIMIT = 1 << 18  # bytes; the longest splat header is under 3 kB
 BLOCK_BYTES = 1 << 19  # of rows read and taken apart at a time: they stay in the cache
-LIST_ROWS_LIMIT = 1_000_000  # rows of varying length that are walked one by one
+LIST_ROWS_LIMIT = 1_000_000  # rows of varying length that are walked one by one, of all elements
 TYPES = {
     "char": "i1", "int8": "i1", "uchar": "u1", "uint8": "u1", "short": "i2", "int16": "i2",
     "ushort": "u2", "uint16": "u2", "int": "i4", "int32": "i4", "uint": "u4", "uint32": "u4",
@@ -133,8 +133,10 @@ def read_columns(
     element = _checked_element(header, name)
     with header.path.open("rb") as f:
         f.seek(header.size)
-        for before in header.elements[: header.elements.index(element)]:
-            _skip(f, header, before)
+        before = header.elements[: header.elements.index(element)]
+        _refuse_long_walk(header, before)
+        for other in before:
+            _skip(f, header, other)
         _check_size(f, header, element)
         out = {key: np.empty((element.count, len(x)), dtype) for key, x in groups.items()}
         layout = _layout(header, element)
@@ -206,6 +208,16 @@ def _check_size(f: BinaryIO, header: Header, element: Element) -> None:
         )
 
 
+def _refuse_long_walk(header: Header, before: Sequence[Element]) -> None:
+    """Rows of lists in a binary file are found one after the other only."""
+    rows = sum(element.count for element in before if element.has_lists)
+    if header.order and rows > LIST_ROWS_LIMIT:
+        raise InputError(
+            f"{header.path}: {rows:,} rows of lists stand before the Gaussians; "
+            "write the vertex element first"
+        )
+
+
 def _skip(f: BinaryIO, header: Header, element: Element) -> None:
     """Move past an element that stands before the wanted one."""
     _check_size(f, header, element)
@@ -216,11 +228,6 @@ def _skip(f: BinaryIO, header: Header, element: Element) -> None:
             pass
     elif not element.has_lists:
         f.seek(element.count * element.row_bytes, os.SEEK_CUR)
-    elif element.count > LIST_ROWS_LIMIT:
-        raise InputError(
-            f"{header.path}: {element.count:,} rows of lists stand before the Gaussians; "
-            "write the vertex element first"
-        )
     else:
         for _ in range(element.count):
             _skip_row(f, header.order, element)

@@ -20,7 +20,6 @@ the plane's header was held against that of the file.
 """
 
 import io
-import json
 import os
 import struct
 import zipfile
@@ -33,10 +32,11 @@ from typing import IO, Any
 import numpy as np
 import torch
 
+from ...archives import opened_entry
 from ...errors import InputError
 from ...files import existing_file, foreign
+from ...limits import afford, allowance, parsed_json
 from ..gaussians import GaussianScene, opacity_to_logit
-from .packed import RATIO, SMALL
 from .usable import usable
 
 META = "meta.json"
@@ -109,29 +109,14 @@ def _from_bundle(path: Path) -> GaussianScene:
     size = path.stat().st_size
     with zipfile.ZipFile(path) as archive:
         root = _root(path, archive)
-        with _opened(path, archive, root + META) as f:
+        with opened_entry(path, archive, root + META) as f:
             meta = _parsed(path, f)
 
         def fetch(name: str) -> bytes:
-            with _opened(path, archive, root + name) as f:
-                return f.read(_limit(size))
+            with opened_entry(path, archive, root + name) as f:
+                return f.read(allowance(size))
 
         return _scene(_Sog(path, path, meta, fetch, size))
-
-
-def _opened(path: Path, archive: zipfile.ZipFile, name: str) -> IO[bytes]:
-    """A file within a zip, of the two kinds whose unfolding can be stopped at a limit."""
-    if name not in archive.NameToInfo:
-        raise InputError(f"{path} lacks {name}, which its {META} names; it is damaged")
-    info = archive.getinfo(name)
-    if info.compress_type not in (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED):
-        raise InputError(f"{path}: {name} is neither stored nor deflated; pack it so")
-    return archive.open(info)
-
-
-def _limit(size: int) -> int:
-    """Bytes that may unfold from a file of so many."""
-    return max(SMALL, RATIO * size)
 
 
 def _root(path: Path, archive: zipfile.ZipFile) -> str:
@@ -145,13 +130,7 @@ def _root(path: Path, archive: zipfile.ZipFile) -> str:
 
 
 def _parsed(path: Path, file: IO[bytes]) -> dict[str, Any]:
-    raw = file.read(META_BYTES + 1)
-    if len(raw) > META_BYTES:
-        raise InputError(f"{path}: expected a {META} of up to {META_BYTES:,} bytes; it is damaged")
-    try:
-        meta = json.loads(raw)
-    except (ValueError, RecursionError) as error:
-        raise InputError(f"{path}: {META} is no JSON; it is damaged") from error
+    meta = parsed_json(path, file.read(META_BYTES + 1), META_BYTES)
     if not isinstance(meta, dict) or not isinstance(meta.get("means"), dict):
         raise InputError(f"{path} is no SOG: its {META} has no 'means'")
     return meta
@@ -203,8 +182,7 @@ class _Sog:
 
     def afford(self, needed: int, what: str) -> None:
         """Refuse what would take far more memory than a file of this size can mean."""
-        if needed > _limit(self.size):
-            raise InputError(f"{self.path} promises {what} in {self.size:,} bytes; it is damaged")
+        afford(self.path, needed, self.size, what)
 
     def whole(self, value: Any, what: str) -> int:
         """A number of things."""

@@ -1,0 +1,60 @@
+"""How a command is left: with one line and a code, at whatever moment Ctrl-C comes.
+
+Before the command runs and after it there is nothing to tidy up: the process ends at once. While it
+runs, the first Ctrl-C is a KeyboardInterrupt, which takes temporary files back; a second one ends
+the process at once, and the next run removes what was left.
+"""
+
+import os
+import signal
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any, NoReturn
+
+INTERRUPTED = 130
+
+
+def leave(*_: object) -> NoReturn:
+    """One line, and the end; also where Python itself is closing."""
+    os.write(2, b"newtongs: stopped\n")
+    os._exit(INTERRUPTED)
+
+
+class Interrupts:
+    """Whether somebody asked for the end."""
+
+    def __init__(self) -> None:
+        self.asked = False
+
+    def __call__(self, *_: object) -> None:
+        """The handler of SIGINT."""
+        if self.asked:
+            leave()
+        self.asked = True
+        raise KeyboardInterrupt
+
+
+@contextmanager
+def interruptible() -> Iterator[Interrupts]:
+    """While a command runs."""
+    asked = Interrupts()
+    try:
+        before = signal.signal(signal.SIGINT, asked)
+    except ValueError:  # not the main thread: signals are somebody else's business
+        yield asked
+        return
+    unraisable = sys.unraisablehook
+
+    def seen(about: Any) -> None:
+        """In a destructor the interrupt would be told and forgotten."""
+        if issubclass(about.exc_type, KeyboardInterrupt):
+            leave()
+        unraisable(about)
+
+    sys.unraisablehook = seen
+    try:
+        yield asked
+    finally:
+        sys.unraisablehook = unraisable
+        signal.signal(signal.SIGINT, before)

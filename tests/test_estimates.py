@@ -1,0 +1,84 @@
+"""Sizes that cannot end well are refused before the work, with the estimate."""
+
+import json
+import time
+
+import numpy as np
+import pytest
+from export_samples import park
+
+from newtongs.cli import main
+from newtongs.errors import InputError
+from newtongs.exports import estimates, save_animation, write_sequence
+from newtongs.exports.estimates import Estimate, estimated
+from newtongs.scene import load_cameras
+
+
+def cameras(path, side):
+    frames = [{"transform_matrix": np.eye(4).tolist()}]
+    path.write_text(json.dumps({"fl_x": 500.0, "w": side, "h": side, "frames": frames}))
+    return path
+
+
+def refused(capsys, *words):
+    """One line and code 2, long before anything could have been drawn."""
+    start = time.process_time()
+    with pytest.raises(SystemExit) as stopped:
+        main(list(words))
+    said = capsys.readouterr().err
+    assert stopped.value.code == 2
+    assert said.count("\n") == 1
+    assert time.process_time() - start < 5
+    return said
+
+
+def test_cameras_of_more_pixels_than_a_sensor_has(tmp_path):
+    with pytest.raises(InputError, match=r"1 to 16,384 whole pixels a side, got 30000$"):
+        load_cameras(cameras(tmp_path / "transforms.json", 30_000))
+    assert load_cameras(cameras(tmp_path / "transforms.json", 14_204))
+
+
+def test_a_film_that_fits_on_no_disk(tmp_path, capsys):
+    said = refused(
+        capsys, "animate", "bowling", "--out", str(tmp_path / "o"), "--seconds", "600",
+        "--fps", "1000", "--size", "8192", "8192", "--formats", "mp4",
+    )  # fmt: skip
+    assert "600,001 pictures of 8192 x 8192 pixels: 120796.16" in said
+    assert not (tmp_path / "o").exists()
+
+
+def test_a_picture_that_fits_in_no_memory(tmp_path, capsys, monkeypatch):
+    monkeypatch.setattr(estimates, "available_memory", lambda: 8 * 10**9)
+    path = cameras(tmp_path / "transforms.json", 16_000)
+    said = refused(capsys, "animate", "bowling", "--out", str(tmp_path), "--cameras", str(path))
+    assert "a picture of 16000 x 16000 pixels takes 12.3 GB to draw, 8.0 GB are free" in said
+
+
+def test_a_large_sequence_needs_a_yes(tmp_path, capsys):
+    words = ["animate", "bowling", "--out", str(tmp_path), "--formats", "ply", "--fps", "1000"]
+    said = refused(capsys, *words, "--seconds", "100")
+    assert "a .ply a frame takes" in said
+    assert "100,001 frames of" in said
+    assert "or say --yes" in said
+    large = Estimate(10**6, (0, 0), 10**5, 16)
+    with pytest.raises(InputError):
+        large.check(tmp_path, sure=False)
+    large.check(tmp_path, sure=True)
+    assert list(large.told()) == ["a .ply a frame: 25,200.0 GB in 1,000,000 files"]
+    assert not list(Estimate(48, (512, 512), 50_000, 16).told())
+
+
+def test_a_replay_is_estimated_too(tmp_path, capsys, monkeypatch):
+    save_animation(park(3), tmp_path / "a.json")
+    monkeypatch.setattr(estimates, "free_bytes", lambda folder: 1000)
+    said = refused(capsys, "replay", str(tmp_path / "a.json"), "--formats", "ply")
+    assert "3 frames of" in said
+
+
+@pytest.mark.parametrize("degree", [None, 0])
+def test_the_estimate_of_a_sequence_is_its_size(tmp_path, degree):
+    animation = park(3)
+    paths = write_sequence(animation, tmp_path / "s", sh_degree=degree)
+    wanted = estimated(3, (0, 0), [animation.scene], degree).sequence
+    got = sum(path.stat().st_size for path in paths)
+    assert wanted <= got < 1.01 * wanted + 3 * 3000
