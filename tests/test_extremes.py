@@ -2,12 +2,11 @@
 
 import os
 import re
-import sys
-from pathlib import Path
 
 import pytest
 import torch
 from export_samples import bouncing, random_scene
+from harness import extremes
 
 from newtongs import GaussianNND
 from newtongs.dynamics.backends.numba_few import rollout_cpu
@@ -17,10 +16,6 @@ from newtongs.pushes import Push
 from newtongs.scene.animation import Animation
 from newtongs.state import CHANNELS, make
 from newtongs.world import Body, Shape, Simulation
-
-sys.path.insert(0, str(Path(__file__).parent / "harness"))
-
-import extremes
 
 TIMES = torch.arange(9) / 24
 
