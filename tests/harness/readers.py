@@ -1,4 +1,4 @@
-"""Every reader of the project: a valid original to damage, what reads it, and what must come out."""
+"""Every reader of the project: an original to damage, what reads it, what must come out."""
 
 import json
 import sys
@@ -125,9 +125,9 @@ def streamed(folder: Path) -> list[Path]:
         (folder / name).mkdir()
         sog_folder(folder / name)
     leaves = [
-        {"lods": {"0": {"file": i, "offset": 0, "count": 60}, "1": {"file": i, "offset": 0, "count": 9}}}
+        {"lods": {str(k): {"file": i, "offset": 0, "count": n} for k, n in enumerate((60, 9))}}
         for i in range(2)
-    ]  # fmt: skip
+    ]
     meta = {"filenames": ["a/s/meta.json", "b/s/meta.json"], "tree": {"children": leaves}}
     (folder / "lod-meta.json").write_text(json.dumps(meta))
     return [folder / "lod-meta.json", folder / "lod-meta.json", folder / "a" / "s" / "meta.json"]
@@ -184,7 +184,7 @@ def vouched(folder: Path) -> Any:
         tree = json.loads((folder / "a.json").read_text())
         tree["numbers"] = _entry(folder / "a.npz", folder / "a.json")
         (folder / "a.json").write_text(json.dumps(tree))
-    except (ValueError, TypeError, KeyError, IndexError):
+    except (ValueError, TypeError, KeyError, RecursionError):
         pass  # it is the json that is damaged
     return load_animation(folder / "a.json")
 

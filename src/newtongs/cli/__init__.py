@@ -105,10 +105,10 @@ def unquoted(words: str) -> str:
 def sole_writer(command: Command) -> AbstractContextManager[None]:
     """Keep the folder that a command writes from a second one; files are written whole anyway."""
     out = getattr(command, "out", None)
-    a_folder = isinstance(out, Path) and (out.is_dir() or not (out.suffix or os.path.lexists(out)))
-    if not a_folder or getattr(command, "side_by_side", False):
+    if not isinstance(out, Path) or getattr(command, "side_by_side", False):
         return nullcontext()
-    return alone(out)
+    a_folder = out.is_dir() or not (out.suffix or os.path.lexists(out))
+    return alone(out) if a_folder else nullcontext()
 
 
 def main(args: Sequence[str] | None = None) -> None:
