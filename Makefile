@@ -3,13 +3,16 @@ PYTHON ?= python3
 BIN := .venv/bin
 STAMP := .venv/.installed
 
-.PHONY: help setup demo studio test test-browser lint bench clean
+.PHONY: help setup demo studio test test-browser lint bench fuzz kill extremes clean
 
 help:
 	@echo "make demo   a ball knocks over ten pins made of Gaussians: film, page, glb"
 	@echo "make studio a scene in the browser: click an object, pull its arrow, download what happens"
 	@echo "make test   lint, type check and the whole test suite"
 	@echo "make bench  speed of every part, beside its limit and its peers"
+	@echo "make fuzz N=100000  damaged files through every reader; goes on where it stopped"
+	@echo "make kill N=200     signals at random moments of every command that writes; likewise"
+	@echo "make extremes N=10000000  extreme states through both engines and every fast path"
 	@echo "make setup  only the environment in .venv"
 
 setup: $(STAMP)
@@ -50,6 +53,16 @@ bench: $(STAMP)
 	for part in state32 gaussian32 same32 dynamics rollout training formats compression captures transform render film export \
 	  animate world style; do \
 	  $(BIN)/python -W ignore benchmarks/$$part.py || exit; done
+
+# Hours at the sizes of SECURITY.md; the suite runs a slice of each.
+fuzz: $(STAMP)
+	$(BIN)/python tests/harness/fuzz.py --files $(or $(N),10000)
+
+kill: $(STAMP)
+	$(BIN)/python tests/harness/kill.py --kills $(or $(N),60)
+
+extremes: $(STAMP)
+	$(BIN)/python tests/harness/extremes.py --states $(or $(N),100000)
 
 clean:
 	rm -rf .venv demo build dist src/*.egg-info .pytest_cache .mypy_cache .ruff_cache .hypothesis

@@ -387,6 +387,8 @@ def test_state_after_a_jump_is_projected():
 
 def test_first_state_is_the_projected_input():
     z0 = torch.randn(5, 22) * 2
+    assert torch.equal(GaussianNND().rollout(z0, TIMES[:1])[:, 0], project(z0))
+    State(z0).m.abs_()  # no time is simulated with a mass below zero
     assert torch.equal(GaussianNND().rollout(z0, TIMES[:3])[:, 0], project(z0))
 
 

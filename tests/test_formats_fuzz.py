@@ -16,6 +16,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
+from harness.damage import DAMAGE
 from test_formats import inria, lgm_tensor, ply, save_tensor
 from test_scene import random_scene
 
@@ -73,77 +74,6 @@ KINDS = {
     "scene.safetensors": lambda path: save_tensor(path, lgm_tensor(2, 30)),
     "cameras": None,
 }
-
-
-def mutated(rng, content, first=None):
-    """A few bytes, or one bit, of the first ``first`` changed."""
-    x = bytearray(content)
-    for _ in range(int(rng.integers(1, 9))):
-        i = int(rng.integers(min(len(x), first or len(x))))
-        x[i] = x[i] ^ 1 << int(rng.integers(8)) if rng.random() < 0.5 else int(rng.integers(256))
-    return bytes(x)
-
-
-def other_number(rng, content):
-    """One decimal number of a text header replaced by a larger, negative or senseless one."""
-    numbers = list(re.finditer(rb"\d+", content[:4000])) or [re.match(rb"", content)]
-    m = numbers[int(rng.integers(len(numbers)))]
-    new = [b"1000000000000", b"-1", b"0", b"4294967296", b"9" * 30, b"1e9", b"", b"nan", b"3.5"]
-    return content[: m.start()] + new[int(rng.integers(len(new)))] + content[m.end() :]
-
-
-def shuffled_words(rng, content):
-    """A slice of the file repeated, removed or moved."""
-    a, b = sorted(int(i) for i in rng.integers(len(content), size=2))
-    return [content[:a] + content[b:], content[:b] + content[a:], content[b:] + content[:a]][
-        int(rng.integers(3))
-    ]
-
-
-def huge_binary_numbers(rng, content):
-    """Four or eight bytes of all ones, or a large count, near the beginning."""
-    i = int(rng.integers(min(64, len(content))))
-    new = [b"\xff" * 4, b"\xff" * 8, (10**12).to_bytes(8, "little"), b"\x00\x00\x00\x7f"]
-    x = new[int(rng.integers(len(new)))]
-    return content[:i] + x + content[i + len(x) :]
-
-
-def wrong_endian(rng, content):
-    """Body bytes in the other order, or the other order claimed by the header."""
-    if b"little_endian" in content:
-        return content.replace(b"little_endian", b"big_endian")
-    if b"big_endian" in content:
-        return content.replace(b"big_endian", b"little_endian")
-    start = len(content) % 4
-    return content[:start] + np.frombuffer(content[start:], "<u4").byteswap().tobytes()
-
-
-def as_text(rng, content):
-    """Through a text-mode copy: newlines changed, or a header that claims text."""
-    choice = int(rng.integers(3))
-    if choice == 0:
-        return content.replace(b"\n", b"\r\n")
-    if choice == 1:
-        return content.decode("latin-1").encode("utf-8")
-    return re.sub(rb"binary_\w+_endian", b"ascii", content)
-
-
-DAMAGE = [
-    lambda rng, x: x[: int(rng.integers(len(x)))],
-    mutated,
-    lambda rng, x: mutated(rng, x, 600),
-    lambda rng, x: mutated(rng, x, 64),
-    other_number,
-    other_number,
-    shuffled_words,
-    huge_binary_numbers,
-    wrong_endian,
-    as_text,
-    lambda rng, x: rng.bytes(int(rng.integers(1, 4000))),
-    lambda rng, x: x[: int(rng.integers(100))] + rng.bytes(int(rng.integers(1, 4000))),
-    lambda rng, x: bytes(rng.integers(32, 127, int(rng.integers(1, 2000))).astype(np.uint8)),
-    lambda rng, x: b"",
-]
 
 
 def in_place(damage, rng, content):

@@ -9,8 +9,8 @@ import zipfile
 import pytest
 import torch
 
-from newtongs import motions
-from newtongs.datasets import archive, folders, state32
+from newtongs import locks, motions
+from newtongs.datasets import archive, state32
 from newtongs.errors import InputError
 from newtongs.evaluation.tables import paper
 from newtongs.state import CHANNELS
@@ -338,10 +338,10 @@ def test_a_lock_on_a_removed_file_does_not_count(tmp_path):
     path = tmp_path / "lock"
     with path.open("w") as late:
         path.unlink()  # by who held it
-        assert not folders.take_lock(late, path)
+        assert not locks.take_lock(late, path)
         with path.open("w") as other:
-            assert not folders.take_lock(late, path)
-            assert folders.take_lock(other, path)
+            assert not locks.take_lock(late, path)
+            assert locks.take_lock(other, path)
 
 
 @pytest.mark.parametrize("when", ["at once", "after the first shards"])

@@ -4,7 +4,6 @@ Velocities are in the physics frame: x to the right and z towards the default ca
 object about half a unit large, gravity 9.81 downwards.
 """
 
-import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from dataclasses import replace as changed
@@ -22,6 +21,7 @@ from .world.bodies import FRICTION
 Vector: TypeAlias = tuple[float, float, float]
 
 RESTITUTION = 0.6  # of a push that says none; the paper's is 0.75
+HEAVIEST = 1e9  # mass; beyond, float32 loses what is light beside it
 FASTEST = 1000.0  # velocity and spin; beyond, nothing is to be seen
 
 
@@ -72,8 +72,8 @@ class Push:
                 raise InputError(f"{name} lies between 0 and 1, got {value}")
         if not 0 <= self.friction <= 10:
             raise InputError(f"friction lies between 0 and 10, got {self.friction}")
-        if not (self.mass > 0 and math.isfinite(self.mass)):
-            raise InputError(f"mass must be a positive number, got {self.mass}")
+        if not 0 < self.mass <= HEAVIEST:
+            raise InputError(f"mass must be above 0 and up to {HEAVIEST:g}, got {self.mass}")
         if self.motion is not None:
             motions.get(self.motion)
             if self.velocity is not None or self.spin is not None:

@@ -40,6 +40,9 @@ CHANNELS = (
     "s_x", "s_y", "s_z", "u_x", "u_y", "u_z", "m", "e", "mu",
 )  # fmt: skip
 
+LARGEST = 1e9  # of any channel that is to be simulated in float32
+LEAST_TURN = 1e-6  # of the largest number of a quaternion that still is a rotation
+
 SCALE_FLOOR = 1e-4
 MASS_FLOOR = 1e-4
 
@@ -226,6 +229,34 @@ def require_finite(z: StateTensor, name: str, *, first: int = 0) -> None:
         f"{name}: channel {CHANNELS[where[-1]]} at index {tuple(where[:-1])} is {value}; "
         "every channel must be a finite number"
     )
+
+
+def require_simulable(z: StateTensor, name: str) -> None:
+    """Raise one line that names the first channel from which no motion can be computed."""
+    require_finite(z, name)
+    too_large, no_turn = _too_large(z), _no_turn(z)
+    if too_large.any():
+        *where, channel = torch.nonzero(too_large)[0].tolist()
+        raise InputError(
+            f"{name}: channel {CHANNELS[channel]} at index {tuple(where)} is "
+            f"{z[(*where, channel)].item():g}; up to {LARGEST:g} can be simulated"
+        )
+    if no_turn.any():
+        where = torch.nonzero(no_turn)[0].tolist()
+        raise InputError(f"{name}: channels q at index {tuple(where)} are 0; expected a rotation")
+
+
+def simulable(z: StateTensor) -> Tensor:
+    """Which of the states ``(..., 22)`` :func:`require_simulable` takes."""
+    return torch.isfinite(z).all(-1) & ~_too_large(z).any(-1) & ~_no_turn(z)
+
+
+def _too_large(z: StateTensor) -> Tensor:
+    return z.abs() > LARGEST
+
+
+def _no_turn(z: StateTensor) -> Tensor:
+    return State(z).q.abs().amax(-1) < LEAST_TURN
 
 
 def checked_device(device: torch.device | str) -> torch.device:

@@ -44,7 +44,7 @@ class NNDConfig:
         if self.init not in ("zero-last", "zero-all"):
             raise unknown_name("initialisation", self.init, ("zero-last", "zero-all"))
         if not (self.max_dt >= SHORTEST and math.isfinite(self.max_dt)):
-            raise InputError(f"max_dt must be at least {SHORTEST:g} seconds, got {self.max_dt}")
+            raise InputError(f"max_dt must be positive, {SHORTEST:g} s or more, got {self.max_dt}")
         if self.hidden < 1:
             raise InputError(f"hidden must be at least 1, got {self.hidden}")
 

@@ -8,13 +8,13 @@ import torch
 from torch import Tensor, nn
 
 from ..errors import InputError
-from ..state import DIM, State, as_tensor, project, replace
+from ..state import DIM, MASS_FLOOR, State, as_tensor, project, replace
 from ..types import StateTensor, Times
 from . import floor
 from .analytic import Coefficients, correction, kinematics, rates
 from .config import NNDConfig
-from .rollout import rollout
-from .solvers import SOLVERS
+from .rollout import check_initial, intervals, rollout, substeps
+from .solvers import SOLVERS, STABLE
 
 
 def residual_network(hidden: int, layers: int, outputs: int, init: str) -> nn.Sequential:
@@ -151,10 +151,32 @@ class GaussianNND(nn.Module):
                 f"z0 is {z0.dtype} and the model {self.c_v.dtype}; "
                 f"convert one: z0.to({self.c_v.dtype})"
             )
+        self.require_stable(check_initial(z0), intervals(times))
         event = {"gap": floor.gap, "jump": self.jump} if self.config.contact else {}
         return rollout(z0, times, self.step, max_dt=self.config.max_dt, **event)
 
     forward = rollout
+
+    def require_stable(self, z: StateTensor, dt: Sequence[float]) -> None:
+        """Refuse masses so small that the air's drag would shoot back and forth between steps.
+
+        ``z (..., 22)`` are states, ``dt`` the intervals that will be cut into substeps, in seconds.
+        """
+        least = self.least_mass(dt)
+        too_light = State(z).m < least
+        if least <= MASS_FLOOR or not bool(too_light.any()):
+            return
+        *where, _ = torch.nonzero(too_light)[0].tolist()
+        raise InputError(
+            f"z0: channel m at index {tuple(where)} is {float(State(z).m[(*where, 0)]):g}; with "
+            f"these steps a mass below {least:.3g} cannot be simulated"
+        )
+
+    def least_mass(self, dt: Sequence[float]) -> float:
+        """The smallest mass whose drag the solver follows over intervals ``dt`` in seconds."""
+        h = max((t / substeps(t, self.config.max_dt) for t in dt), default=0.0)
+        c_v = torch.as_tensor(self.coefficients.c_v).detach()
+        return float(c_v) * h / STABLE[self.config.solver]
 
     def extra_repr(self) -> str:
         """Shown by ``print(model)``."""

@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from ..errors import InputError
-from ..state import DIM, StateLike, as_tensor, project, require_finite
+from ..state import CHANNELS, DIM, StateLike, as_tensor, project, require_simulable
 from ..types import StateTensor, Times
 
 Step = Callable[[StateTensor, float], StateTensor]
@@ -47,7 +47,7 @@ def rollout(
                 # hits alone, without a shape that depends on the data.
                 z = torch.where(gap(z).unsqueeze(-1) <= 0, project(jump(z)), z)
         frames.append(z)
-    return torch.stack(frames, dim=-2)
+    return finite(torch.stack(frames, dim=-2))
 
 
 def substeps(dt: float, max_dt: float) -> int:
@@ -78,5 +78,20 @@ def check_initial(z0: StateLike) -> StateTensor:
     z0 = as_tensor(z0, "z0")
     if z0.dim() == 0 or z0.shape[-1] != DIM:
         raise InputError(f"z0: expected shape (..., {DIM}), got {tuple(z0.shape)}")
-    require_finite(z0, "z0")
+    require_simulable(z0, "z0")
     return z0
+
+
+def finite(paths: StateTensor) -> StateTensor:
+    """The states ``(..., T, 22)``, or one line on the first that left all bounds.
+
+    What is no number once stays so: the last frame tells of all of them.
+    """
+    last = paths[..., -1, :]
+    if not torch.isfinite(last).all():
+        *where, channel = torch.nonzero(~torch.isfinite(last))[0].tolist()
+        raise InputError(
+            f"z0: from index {tuple(where)} channel {CHANNELS[channel]} left all bounds; start "
+            "with smaller rates or a larger mass, or take shorter steps"
+        )
+    return paths

@@ -24,6 +24,7 @@ def rk4(f: Field, z: Tensor, h: float, project: Field) -> Tensor:
 
 
 SOLVERS: dict[str, Step] = {"rk4": rk4, "euler": euler}
+STABLE = {"rk4": 2.785, "euler": 2.0}  # rate of decay times step, beyond which a decay grows
 
 
 class Scheme(NamedTuple):

@@ -12,7 +12,7 @@ from torch import Tensor
 
 from .. import rotations
 from ..errors import InputError
-from ..state import DIM, State
+from ..state import DIM, State, require_finite
 from ..types import Quat, StateTensor, Times, Vec3
 from .frames import AnimatedScene, Shade
 from .gaussians import GaussianScene
@@ -159,6 +159,9 @@ class Animation:
                     f"states of object {index}: expected shape ({len(self.times)}, {DIM}), "
                     f"got {tuple(z.shape)}"
                 )
+            require_finite(z, f"states of object {index}")
+        if not bool((self.times.diff() > 0).all() & torch.isfinite(self.times).all()):
+            raise InputError("times of an animation: expected increasing finite seconds")
         if self.presence is not None and tuple(self.presence.shape) != (len(self.scene),):
             raise InputError(
                 f"presence: expected one number for each of {len(self.scene)} Gaussians, "

@@ -59,7 +59,7 @@ class RunFolder:
             return
         kept = [
             line
-            for line in self.metrics.read_text().splitlines()
+            for line in self.metrics.read_text(errors="replace").splitlines()
             if _epoch_of(line) is not None and (_epoch_of(line) or 0) <= epochs_done
         ]
         text = "".join(line + "\n" for line in kept)
@@ -70,7 +70,7 @@ def _epoch_of(line: str) -> int | None:
     """Epoch of a metrics line; None for one that a crash cut short."""
     try:
         return int(json.loads(line)["epoch"])
-    except (ValueError, KeyError):
+    except (ValueError, KeyError, TypeError, RecursionError, OverflowError):
         return None
 
 

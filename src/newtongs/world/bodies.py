@@ -12,7 +12,7 @@ from torch import Tensor
 
 from .. import rotations
 from ..errors import InputError
-from ..state import DIM, State, StateLike, as_tensor, project, require_finite
+from ..state import DIM, State, StateLike, as_tensor, project, require_simulable
 from ..types import Quat, StateTensor, Times
 from .shapes import Shape
 
@@ -113,7 +113,7 @@ class Body:
         z = as_tensor(self.state, "state")
         if tuple(z.shape) != (DIM,):
             raise InputError(f"state: expected one object's, shape ({DIM},), got {tuple(z.shape)}")
-        require_finite(z, "state")
+        require_simulable(z, "state")
         object.__setattr__(self, "state", project(z))
         if self.rolling is None:
             ball = self.shape is not None and self.shape.radius is not None

@@ -32,6 +32,7 @@ HELD = TICKS // 48  # ticks for which forces are held
 # sleep again after ten unless it is seen to move.
 WATCHED = 8
 TIE = 1e-6  # of a tick: times exactly between two ticks go to the later one
+FARTHEST = 1e8  # position or rate that a simulation may reach
 CATCH = -1e3  # a last floor, far below everything
 SLOW, SLOW_TURN, QUIET = 0.01, 0.05, TICKS // 4  # slower than this for so many ticks may sleep
 START, GROWTH = 0.05, 1.5  # pace, and how much larger than halfway, of what begins to move
@@ -46,6 +47,11 @@ OVERLAP, SEPARATIONS = 1e-4, 30  # depth at the start that is left, and how ofte
 
 PLANE, BOX = mujoco.mjtGeom.mjGEOM_PLANE, mujoco.mjtGeom.mjGEOM_BOX
 SPHERE, MESH = mujoco.mjtGeom.mjGEOM_SPHERE, mujoco.mjtGeom.mjGEOM_MESH
+
+
+# By itself MuJoCo would write warnings to the terminal and into a file of the present folder. What
+# they warn of is told by :func:`_check`.
+mujoco.set_mju_user_warning(lambda message: None)
 
 
 class MujocoEngine:
@@ -210,7 +216,8 @@ class MujocoEngine:
 
 
 def _check(data: mujoco.MjData) -> None:
-    if not np.isfinite(data.qpos).all() or np.abs(data.qpos).max() > 1e8:
+    numbers = np.concatenate([data.qpos, data.qvel])
+    if not np.isfinite(numbers).all() or np.abs(numbers).max() > FARTHEST:
         raise InputError(
             "the simulation left all bounds; start with smaller velocities, or objects of "
             "more equal size and mass"

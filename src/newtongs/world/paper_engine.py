@@ -10,6 +10,7 @@ import torch
 from torch import Tensor
 
 from ..dynamics.backends import advance
+from ..dynamics.gaussian_nnd import GaussianNND
 from ..dynamics.interface import Dynamics
 from ..state import State, replace
 from ..types import StateTensor
@@ -43,6 +44,8 @@ class PaperEngine:
     ) -> StateTensor:
         """See :class:`newtongs.world.simulation.Engine`."""
         dt = [b - a for a, b in zip([start, *times[:-1]], times, strict=True)]
+        if isinstance(self.dynamics, GaussianNND):
+            self.dynamics.require_stable(self._z, dt)
         paths = advance(self.dynamics, self._z, dt, self.surfaces)
         for i, track in self.tracks.items():
             paths[:, i] = torch.stack([track.at(t) for t in times]).to(paths)

@@ -20,6 +20,7 @@ from torch import Tensor
 
 from .. import rotations
 from ..dynamics.interface import Dynamics
+from ..dynamics.rollout import finite
 from ..dynamics.variants import choose
 from ..errors import InputError, unknown_name
 from ..state import State, replace
@@ -135,7 +136,9 @@ class Simulation:
             raise InputError(f"times: expected to increase from {self.time:g} s on, got {at[:4]}")
         new = [self._engine.advance(self.time, ahead, progress)] if ahead else []
         self.time = at[-1]
-        return torch.cat(now + new)
+        states = torch.cat(now + new)
+        finite(states.transpose(0, 1))
+        return states
 
     def push(
         self,

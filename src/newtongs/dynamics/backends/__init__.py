@@ -14,7 +14,7 @@ from ...types import StateTensor, Times
 from ..baselines import Predictor
 from ..gaussian_nnd import GaussianNND
 from ..interface import Dynamics
-from ..rollout import check_initial, intervals, substeps
+from ..rollout import check_initial, finite, intervals, substeps
 from ..surfaces import FLOOR, Surface, touch
 
 
@@ -41,7 +41,7 @@ def rollout_over_floor(model: Dynamics, z0: StateTensor, times: Times) -> StateT
     """States ``(B, T, 22)`` of any model, with the paper's floor event."""
     z = project(check_initial(z0)).to(model.like)
     paths = advance(model, z, intervals(times), (FLOOR,))
-    return torch.cat([z.unsqueeze(1), paths.transpose(0, 1)], dim=1)
+    return finite(torch.cat([z.unsqueeze(1), paths.transpose(0, 1)], dim=1))
 
 
 def _plain(model: Dynamics, device: str) -> bool:
@@ -86,10 +86,11 @@ def _fused(model: GaussianNND) -> Predictor:
 
     @torch.no_grad()
     def predict(z0: StateTensor, times: Times) -> StateTensor:
+        model.require_stable(check_initial(z0), intervals(times))
         key = len(z0), tuple(torch.as_tensor(times).tolist())
         if key not in made:
             made.clear()  # one size at a time: an evaluation has one, and a last shorter batch
             made[key] = FusedRollout(model, times, rows=len(z0), passes=3)
-        return made[key](z0)
+        return finite(made[key](z0))
 
     return predict

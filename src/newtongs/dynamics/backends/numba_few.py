@@ -25,7 +25,7 @@ from ...state import DIM, LAYOUT, MASS_FLOOR, SCALE_FLOOR, StateLike, project
 from ...types import GRAVITY, StateTensor, Times
 from ..floor import RADIUS_FLOOR
 from ..gaussian_nnd import GaussianNND
-from ..rollout import check_initial, intervals, substeps
+from ..rollout import check_initial, finite, intervals, substeps
 
 try:
     import numba
@@ -79,8 +79,9 @@ def rollout_cpu(model: GaussianNND, z0: StateLike, times: Times | Sequence[float
     """
     z0, dt = check_initial(z0), intervals(times)
     require_plain(model, z0)
+    model.require_stable(z0, dt)
     out = _advanced(model, project(z0).reshape(-1, DIM), dt)
-    return out.reshape(*z0.shape[:-1], len(dt) + 1, DIM)
+    return finite(out.reshape(*z0.shape[:-1], len(dt) + 1, DIM))
 
 
 @torch.no_grad()

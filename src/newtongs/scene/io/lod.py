@@ -39,8 +39,8 @@ def read(path: Path, level: int | None = None) -> GaussianScene:
         files = _ranges(path, leaves, level)
         parts = (_part(path, meta, file, ranges) for file, ranges in files.items())
         around = meta.get("environment")
-        surroundings = () if around is None else (_read_sog(path, around),)
-        return join(*_affordable(path, chain(parts, surroundings)))
+        beside = [] if around is None else [_read_sog(path, around)]
+        return join(*_affordable(path, chain(parts, beside)))
 
 
 def levels(path: Path) -> dict[int, int]:

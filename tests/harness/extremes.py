@@ -1,0 +1,185 @@
+"""Extreme states through both engines and every fast path: finite or refused, alike.
+
+    python tests/harness/extremes.py --states 10000000
+
+Every state has some channels from 1e-45 to 3e38, zero, at the limit or no number at all. What the
+edge accepts must stay finite in the reference and in each fast path; what it refuses must be
+refused by each. MuJoCo takes one state at a time and gets a share. Seeded; --start goes on.
+"""
+
+import argparse
+import sys
+import time
+from dataclasses import dataclass, field
+
+import torch
+
+from newtongs import GaussianNND, load_pretrained
+from newtongs.dynamics.backends import advance
+from newtongs.dynamics.backends.numba_few import rollout_cpu
+from newtongs.dynamics.config import NNDConfig
+from newtongs.dynamics.surfaces import FLOOR
+from newtongs.dynamics.variants import choose
+from newtongs.errors import InputError
+from newtongs.state import CHANNELS, DIM, LARGEST, State, project, simulable
+from newtongs.world import Body, Shape, Simulation
+
+CHUNK = 50_000
+FRAMES, DT = 9, 1 / 24
+MUJOCO_SHARE = 5000  # one state of so many
+SPECIAL = torch.tensor(
+    [0.0, -0.0, 1e-45, 1e-38, 1e-8, 1e-4, 6e-4, 1.0, LARGEST, 1.001 * LARGEST, 3.4e38,
+     torch.inf, torch.nan]
+)  # fmt: skip
+
+
+def drawn(n: int, seed: int) -> torch.Tensor:
+    """States ``(n, 22)``: usual ones with one to all channels replaced by something extreme."""
+    g = torch.Generator().manual_seed(seed)
+    z = project(torch.randn(n, DIM, generator=g))
+    magnitude = 10 ** (torch.rand(n, DIM, generator=g) * 83.5 - 45).double()
+    # Half of the states stay below the limit, that most of them are accepted.
+    magnitude[: n // 2] = 10 ** (torch.rand(n // 2, DIM, generator=g) * 15 - 6).double()
+    sign = torch.randint(0, 2, (n, DIM), generator=g) * 2 - 1
+    extreme = (sign * magnitude).float()
+    extreme[: n // 2, CHANNELS.index("m")].abs_()
+    special = torch.rand(n, DIM, generator=g) < torch.rand(n, 1, generator=g) ** 4
+    special[: n // 2] &= torch.rand(n // 2, 1, generator=g) < 0.1
+    chosen = torch.randint(0, len(SPECIAL), (n, DIM), generator=g)
+    extreme = torch.where(special, sign * SPECIAL[chosen], extreme)
+    share = torch.rand(n, 1, generator=g) ** 2
+    return torch.where(torch.rand(n, DIM, generator=g) < share, extreme, z)
+
+
+@dataclass
+class Count:
+    """Of one path."""
+
+    finite: int = 0
+    refused: int = 0
+    lost: list[int] = field(default_factory=list)
+    """Seeds of chunks in which an accepted state did not stay finite."""
+    wrongly: list[int] = field(default_factory=list)
+    """Seeds of chunks in which a refused state was taken."""
+    seconds: float = 0.0
+
+
+def models() -> dict[str, GaussianNND]:
+    """The models whose paths are walked."""
+    return {
+        "analytic": GaussianNND(),
+        "learned": load_pretrained(),
+        "euler": GaussianNND(NNDConfig(solver="euler")),
+    }
+
+
+def times() -> torch.Tensor:
+    """Of the frames, in seconds."""
+    return torch.arange(FRAMES).double() * DT
+
+
+def paths(model: GaussianNND):
+    """Every way to compute a rollout of a model: ``z0 (B, 22)`` to ``(B, T, 22)``."""
+    dt = [DT] * (FRAMES - 1)
+    return {
+        "reference": lambda z: torch.no_grad()(model.rollout)(z, times()),
+        "compiled, many": lambda z: rollout_cpu(model, z, times()),
+        "compiled, few": lambda z: torch.cat(
+            [rollout_cpu(model, part, times()) for part in z.split(64)]
+        ),
+        "paper engine": lambda z: advance(model, project(z), dt, (FLOOR,)).transpose(0, 1),
+    }
+
+
+def accepted(model: GaussianNND, z: torch.Tensor) -> torch.Tensor:
+    """Which states the edge takes."""
+    light = State(z).m[:, 0] < model.least_mass([DT])
+    return simulable(z) & ~(light & torch.tensor(model.least_mass([DT]) > 1e-4))
+
+
+def walk(count: Count, run, good: torch.Tensor, bad: torch.Tensor, seed: int) -> None:
+    """One chunk through one path."""
+    start = time.perf_counter()
+    try:
+        out = run(good)
+        count.finite += len(good)
+        if not torch.isfinite(out).all():
+            count.lost.append(seed)
+    except InputError:
+        count.lost.append(seed)
+    for z in bad:
+        try:
+            run(z.unsqueeze(0))
+            count.wrongly.append(seed)
+        except InputError:
+            count.refused += 1
+    count.seconds += time.perf_counter() - start
+
+
+def mujoco(count: Count, z: torch.Tensor, seed: int) -> None:
+    """States one by one through the engine with true shapes: a ball and a box."""
+    start = time.perf_counter()
+    for i, state in enumerate(z):
+        shape = Shape.ball(0.2) if i % 2 else Shape.box((0.2, 0.1, 0.3))
+        try:
+            out = Simulation([Body(state, shape)], choose("analytic", "rigid")).run(times())
+            count.finite += 1
+            if not torch.isfinite(out).all():
+                count.lost.append(seed)
+        except InputError:
+            count.refused += 1
+    count.seconds += time.perf_counter() - start
+
+
+def main() -> None:
+    """Walk, and print a table."""
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawTextHelpFormatter
+    )
+    parser.add_argument("--states", type=int, default=100_000)
+    parser.add_argument("--start", type=int, default=0, help="first chunk")
+    chosen = parser.parse_args()
+    counts, refusals = walked(chosen.states, chosen.start, tell=True)
+    print(table(counts, chosen.states))
+    print("refused by channel:", ", ".join(f"{k} {n:,}" for k, n in refusals.items() if n))
+    sys.exit(any(count.lost or count.wrongly for count in counts.values()))
+
+
+def walked(states: int, start: int = 0, chunk: int = CHUNK, tell: bool = False):
+    """Counts by path, and how many states the edge refused for each channel."""
+    made = models()
+    counts = {f"{m}: {p}": Count() for m in made for p in paths(made[m])} | {"mujoco": Count()}
+    refusals = dict.fromkeys([*CHANNELS, "m (drag)"], 0)
+    for seed in range(start, start + -(-states // chunk)):
+        z = drawn(chunk, seed)
+        for name, model in made.items():
+            good = accepted(model, z)
+            for path, run in paths(model).items():
+                if path == "paper engine":  # its bodies were checked before
+                    walk(counts[f"{name}: {path}"], run, z[good], z[:0], seed)
+                else:
+                    walk(counts[f"{name}: {path}"], run, z[good], z[~good][:20], seed)
+        for i, channel in enumerate(CHANNELS):
+            refusals[channel] += int((~(z[:, i].abs() <= LARGEST)).sum())
+        refusals["m (drag)"] += int((simulable(z) & ~accepted(made["analytic"], z)).sum())
+        mujoco(counts["mujoco"], z[:: max(1, MUJOCO_SHARE * chunk // CHUNK)], seed)
+        if tell:
+            lost = sum(len(c.lost) + len(c.wrongly) for c in counts.values())
+            print(f"chunk {seed}: {(seed - start + 1) * chunk:,} states, {lost} lost", flush=True)
+    return counts, refusals
+
+
+def table(counts: dict[str, Count], states: int) -> str:
+    """As it stands in SECURITY.md."""
+    lines = [f"{states:,} states", "| path | finite | refused | lost | wrongly taken | seconds |"]
+    lines += ["|---|---|---|---|---|---|"]
+    for name, c in counts.items():
+        lines.append(
+            f"| {name} | {c.finite:,} | {c.refused:,} | {len(c.lost)} | {len(c.wrongly)} | "
+            f"{c.seconds:,.0f} |"
+        )
+    return "\n".join(lines)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,436 @@
+"""Every reader of the project: an original to damage, what reads it, what must come out."""
+
+import json
+import sys
+from collections.abc import Callable
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+
+sys.path.insert(0, str(Path(__file__).parent.parent))
+
+from harness.damage import any_damage, within_gzip, within_header, within_json, within_zip
+from newtongs.errors import InputError
+
+PIXELS = 32
+
+
+@dataclass(frozen=True)
+class Reader:
+    """One kind of file."""
+
+    write: Callable[[Path], list[Path]]
+    """Makes a valid original in a folder; the files that are damaged, by turns."""
+    read: Callable[[Path], Any]
+    """From the folder."""
+    within: Callable[[np.random.Generator, bytes], bytes] = any_damage
+    """Damage to what the container holds, for half of the files."""
+    check: Callable[[Any], None] = lambda result: None
+    """What was read must be sound."""
+
+
+def sound_scene(scene: Any) -> None:
+    """Finite, and of unit quaternions."""
+    for field in (scene.means, scene.quats, scene.covariances, scene.opacities, scene.sh):
+        assert torch.isfinite(field).all()
+    assert ((scene.quats.norm(dim=-1) - 1).abs() < 1e-5).all()
+
+
+def sound_cameras(cameras: Any) -> None:
+    """Finite."""
+    for camera in cameras:
+        assert torch.isfinite(camera.K).all()
+        assert torch.isfinite(camera.w2c).all()
+
+
+def sound_animation(animation: Any) -> None:
+    """Every frame can be drawn."""
+    assert all(torch.isfinite(z).all() for z in animation.states.values())
+    sound_scene(animation.scene)
+
+
+def scene_file(name: str, within=any_damage, make=None, first: str | None = None) -> Reader:
+    """A splat file of one of the formats."""
+
+    def write(folder: Path) -> list[Path]:
+        from test_scene import random_scene
+
+        from newtongs.scene import save
+
+        path = folder / name
+        (make or (lambda p: save(random_scene(60, 1), p)))(path)
+        return [path]
+
+    def read(folder: Path) -> Any:
+        from newtongs.scene import load
+
+        return load(folder / (first or name))
+
+    return Reader(write, read, within, sound_scene)
+
+
+def plain_ply(order: str):
+    """As the tests of the formats write it."""
+
+    def make(path: Path) -> None:
+        from test_formats import inria, ply
+        from test_scene import random_scene
+
+        path.write_bytes(ply(("vertex", inria(random_scene(30, 1))), order=order))
+
+    return make
+
+
+def tensor(path: Path) -> None:
+    """An LGM tensor."""
+    from test_formats import lgm_tensor, save_tensor
+
+    save_tensor(path, lgm_tensor(2, 30))
+
+
+def glb(path: Path) -> None:
+    from test_formats_fuzz import glb_file
+
+    glb_file(path)
+
+
+def ksplat(path: Path) -> None:
+    from test_formats_fuzz import ksplat_file
+
+    ksplat_file(path)
+
+
+def sog_folder(folder: Path) -> list[Path]:
+    """A SOG unpacked: its description and its planes."""
+    import zipfile
+
+    from test_scene import random_scene
+
+    from newtongs.scene import save
+
+    save(random_scene(60, 1), folder / "x.sog")
+    with zipfile.ZipFile(folder / "x.sog") as archive:
+        archive.extractall(folder / "s")
+    (folder / "x.sog").unlink()
+    return sorted((folder / "s").iterdir())
+
+
+def streamed(folder: Path) -> list[Path]:
+    """Two SOG folders with a description of their levels of detail."""
+    for name in ("a", "b"):
+        (folder / name).mkdir()
+        sog_folder(folder / name)
+    leaves = [
+        {"lods": {str(k): {"file": i, "offset": 0, "count": n} for k, n in enumerate((60, 9))}}
+        for i in range(2)
+    ]
+    meta = {"filenames": ["a/s/meta.json", "b/s/meta.json"], "tree": {"children": leaves}}
+    (folder / "lod-meta.json").write_text(json.dumps(meta))
+    return [folder / "lod-meta.json", folder / "lod-meta.json", folder / "a" / "s" / "meta.json"]
+
+
+def load_in(name: str):
+    """A scene of the folder."""
+
+    def read(folder: Path) -> Any:
+        from newtongs.scene import load
+
+        return load(folder / name)
+
+    return read
+
+
+def dump(name: str) -> Reader:
+    """Moving Gaussians of another program."""
+
+    def write(folder: Path) -> list[Path]:
+        from test_formats import lgm_tensor, save_tensor
+
+        x = lgm_tensor(3, 20)
+        if name.endswith(".npz"):
+            np.savez_compressed(folder / name, **{f"frame_{i}": f for i, f in enumerate(x.numpy())})
+        else:
+            save_tensor(folder / name, x)
+        return [folder / name]
+
+    def read(folder: Path) -> Any:
+        from newtongs.scene.io.dumps import open_dump
+
+        return [x.float().isfinite().all() for x in open_dump(folder / name).frames()]
+
+    within = {".npz": within_zip, ".pt": within_zip, ".safetensors": within_header}
+    return Reader(write, read, within.get(Path(name).suffix, any_damage))
+
+
+def replay_files(folder: Path) -> list[Path]:
+    from export_samples import park
+
+    from newtongs.exports import save_animation
+
+    save_animation(park(3), folder / "a.json")
+    return [folder / "a.json", folder / "a.npz"]
+
+
+def vouched(folder: Path) -> Any:
+    """An animation whose json vouches for its damaged archive."""
+    from newtongs.exports import load_animation
+    from newtongs.exports.replay import _entry
+
+    try:
+        tree = json.loads((folder / "a.json").read_text())
+        tree["numbers"] = _entry(folder / "a.npz", folder / "a.json")
+        (folder / "a.json").write_text(json.dumps(tree))
+    except (ValueError, TypeError, KeyError, RecursionError):
+        pass  # it is the json that is damaged
+    return load_animation(folder / "a.json")
+
+
+def camera_files(folder: Path) -> list[Path]:
+    from test_formats_fuzz import camera_json
+
+    camera_json(folder / "transforms.json")
+    return [folder / "transforms.json"]
+
+
+def colmap_files(folder: Path) -> list[Path]:
+    from test_formats_fuzz import colmap
+
+    colmap(folder / "m")
+    return [folder / "m" / "cameras.txt", folder / "m" / "images.txt"]
+
+
+def read_cameras(name: str):
+    def read(folder: Path) -> Any:
+        from newtongs.scene import load_cameras
+
+        return load_cameras(folder / name)
+
+    return read
+
+
+def mask_files(folder: Path) -> list[Path]:
+    from PIL import Image
+
+    picture = Image.fromarray(np.eye(PIXELS, dtype=np.uint8) * 255)
+    picture.save(folder / "0.png")
+    picture.convert("RGB").save(folder / "1.jpg")
+    return [folder / "0.png", folder / "1.jpg"]
+
+
+def read_masks(folder: Path) -> Any:
+    from newtongs.scene import Camera
+    from newtongs.scene.find.selection import _picture
+
+    camera = Camera(torch.eye(3), torch.eye(4), PIXELS, PIXELS)
+    return [_picture(path, camera) for path in sorted(folder.iterdir())]
+
+
+def checkpoint_file(folder: Path) -> list[Path]:
+    from newtongs import GaussianNND, NNDConfig
+    from newtongs.dynamics.weights import save_model
+
+    save_model(folder / "a.safetensors", GaussianNND(NNDConfig(hidden=8)), {"note": "x"})
+    return [folder / "a.safetensors"]
+
+
+def read_checkpoint(folder: Path) -> Any:
+    from newtongs.dynamics.weights import load_model
+
+    return load_model(folder / "a.safetensors")
+
+
+def run_folder(folder: Path) -> list[Path]:
+    """A training run that is to go on."""
+    from newtongs.training.checkpoint import Position, RunFolder, save_run
+
+    model, optimizer, schedule, config = run_parts(folder)
+    model.rollout(torch.ones(2, 22), [0.0, 0.1]).sum().backward()
+    optimizer.step()
+    (folder / "metrics.jsonl").write_text('{"epoch": 1}\n{"epoch": 2}\n')
+    save_run(RunFolder(folder), model, optimizer, schedule, config, "f", Position())
+    return [folder / "last.safetensors", folder / "last.safetensors", folder / "metrics.jsonl"]
+
+
+def run_parts(folder: Path):
+    from newtongs import GaussianNND, NNDConfig
+    from newtongs.training.config import TrainConfig
+
+    config = TrainConfig(data=folder, out=folder, model=NNDConfig(hidden=8))
+    model = GaussianNND(config.model)
+    optimizer = torch.optim.AdamW(model.parameters())
+    schedule = torch.optim.lr_scheduler.CosineAnnealingLR(optimizer, T_max=3)
+    return model, optimizer, schedule, config
+
+
+def resume(folder: Path) -> Any:
+    from newtongs.training.checkpoint import RunFolder, resume_run
+
+    model, optimizer, schedule, config = run_parts(folder)
+    return resume_run(RunFolder(folder), model, optimizer, schedule, config, "f")
+
+
+def state32_file(folder: Path) -> list[Path]:
+    from newtongs.datasets import state32
+
+    state32.build(folder, splits=["val_id"], per_motion=1)
+    return [folder / "val_id.pt"]
+
+
+def read_state32(folder: Path) -> Any:
+    from newtongs.datasets import state32
+
+    data = state32.load(folder, "val_id")
+    return state32.fingerprint(data), [x.sum() for x, _ in data.batches(8)]
+
+
+def sample_file(folder: Path) -> list[Path]:
+    """A Gaussian-32 sample; a thirtieth of it is damaged at the beginning and at the end."""
+    from newtongs.datasets import gaussian32
+
+    item = gaussian32.items(["sunny_park"], ["free_fall"])[0]
+    from newtongs.datasets.gaussian_sample import save
+
+    save(folder / "a.pt", gaussian32.make_sample(item, None), store="compact")
+    return [folder / "a.pt"]
+
+
+def read_sample(folder: Path) -> Any:
+    from newtongs.datasets.gaussian_sample import read
+
+    return read(folder / "a.pt")["states"].sum()
+
+
+def manifests(folder: Path) -> list[Path]:
+    from newtongs.datasets import common12
+
+    rows = "sample_id,motion_type,source_path,dt\nx,free_fall,s/x.pt,0.04\n"
+    (folder / "manifest_same32.csv").write_text(rows)
+    (folder / "manifest.csv").write_text(rows)
+    common12.write_manifest(folder)
+    return [folder / "manifest_same32.csv", folder / common12.MANIFEST, folder / "manifest.csv"]
+
+
+def read_manifests(folder: Path) -> Any:
+    """All three; the first that is refused is told after the others were read."""
+    from newtongs.cli.inspect import describe_manifest
+    from newtongs.datasets import common12, same32
+
+    said = []
+    for read in (describe_manifest, same32.selected, common12.read_manifest):
+        try:
+            read(folder)
+        except InputError as error:
+            said.append(error)
+    if said:
+        raise said[0]
+
+
+def animated_glb(folder: Path) -> list[Path]:
+    from export_samples import bouncing, random_scene
+
+    from newtongs.exports import write_glb
+    from newtongs.scene.animation import Animation
+
+    t, z = bouncing(4)
+    write_glb(Animation(random_scene(40, ids=0), t, {0: z}), folder / "a.glb")
+    return [folder / "a.glb"]
+
+
+def read_animated_glb(folder: Path) -> Any:
+    from newtongs.exports import read_glb
+
+    return read_glb(folder / "a.glb")
+
+
+def page_file(folder: Path) -> list[Path]:
+    from export_samples import bouncing, random_scene
+
+    from newtongs.exports import write_html
+    from newtongs.scene.animation import Animation
+
+    t, z = bouncing(4)
+    write_html(Animation(random_scene(40, ids=0), t, {0: z}), folder / "a.html", compress=False)
+    return [folder / "a.html"]
+
+
+def read_page(folder: Path) -> Any:
+    from newtongs.exports import read_html
+
+    return read_html(folder / "a.html")
+
+
+def upload(folder: Path) -> Any:
+    """What a browser sends, under a name of its own choice."""
+    from newtongs.scene import load
+    from newtongs.studio.guard import Uploads
+
+    uploads = Uploads(1.0)
+    try:
+        return load(uploads.store("../../etc/x.spz", (folder / "x.spz").read_bytes()))
+    finally:
+        uploads.close()
+
+
+def progress_file(folder: Path) -> list[Path]:
+    """The record of an interrupted build, and its parts."""
+    from newtongs.datasets import state32
+
+    class Stop(Exception):  # noqa: N818
+        pass
+
+    def stop(*_: object) -> None:
+        raise Stop
+
+    with suppress(Stop):
+        state32.build(folder, splits=["val_id"], per_motion=64, progress=stop)
+    return [folder / ".val_id.progress.json", folder / ".manifest_val_id.csv.part"]
+
+
+def go_on(folder: Path) -> Any:
+    """Whether a build can go on, or begins anew."""
+    from newtongs.datasets.state32 import Plan, _Files, _resume_point
+
+    return _resume_point(_Files(folder, "val_id"), Plan("val_id", 64))
+
+
+READERS = {
+    "ply": scene_file("a.ply", make=plain_ply("<")),
+    "ply-big-endian": scene_file("a.ply", make=plain_ply(">")),
+    "ply-text": scene_file("a.ply", make=plain_ply("")),
+    "compressed-ply": scene_file("a.compressed.ply"),
+    "spz": scene_file("a.spz", within_gzip),
+    "splat": scene_file("a.splat"),
+    "ksplat": scene_file("a.ksplat", make=ksplat),
+    "glb": scene_file("a.glb", within_header, glb),
+    "compressed-glb": scene_file("a.compressed.glb", within_header),
+    "sog": scene_file("a.sog", within_zip),
+    "sog-folder": Reader(sog_folder, load_in("s/meta.json"), any_damage, sound_scene),
+    "lod-meta": Reader(streamed, load_in("lod-meta.json"), within_json, sound_scene),
+    "npy": scene_file("a.npy", make=tensor),
+    "pt": scene_file("a.pt", within_zip, tensor),
+    "safetensors": scene_file("a.safetensors", within_header, tensor),
+    "dump-npz": dump("a.npz"),
+    "dump-npy": dump("a.npy"),
+    "dump-pt": dump("a.pt"),
+    "dump-safetensors": dump("a.safetensors"),
+    "replay-json": Reader(lambda f: replay_files(f)[:1], vouched, within_json, sound_animation),
+    "replay-npz": Reader(lambda f: replay_files(f)[1:], vouched, within_zip, sound_animation),
+    "cameras-json": Reader(
+        camera_files, read_cameras("transforms.json"), within_json, sound_cameras
+    ),
+    "cameras-colmap": Reader(colmap_files, read_cameras("m"), any_damage, sound_cameras),
+    "masks": Reader(mask_files, read_masks),
+    "checkpoint": Reader(checkpoint_file, read_checkpoint, within_header),
+    "run": Reader(run_folder, resume, any_damage),
+    "state32": Reader(state32_file, read_state32, within_zip),
+    "state32-progress": Reader(progress_file, go_on, any_damage),
+    "gaussian32": Reader(sample_file, read_sample, any_damage),
+    "manifests": Reader(manifests, read_manifests, any_damage),
+    "animated-glb": Reader(animated_glb, read_animated_glb, within_header),
+    "page": Reader(page_file, read_page, any_damage),
+    "upload": Reader(lambda f: scene_file("x.spz").write(f), upload, within_gzip, sound_scene),
+}  # fmt: skip

@@ -1,0 +1,103 @@
+"""States that overflow: refused at the edge with the channel's name, never a wrong number."""
+
+import os
+import re
+
+import pytest
+import torch
+from export_samples import bouncing, random_scene
+from harness import extremes
+
+from newtongs import GaussianNND
+from newtongs.dynamics.backends.numba_few import rollout_cpu
+from newtongs.dynamics.config import NNDConfig
+from newtongs.errors import InputError
+from newtongs.pushes import Push
+from newtongs.scene.animation import Animation
+from newtongs.state import CHANNELS, make
+from newtongs.world import Body, Shape, Simulation
+
+TIMES = torch.arange(9) / 24
+
+
+@pytest.mark.parametrize("channel", range(19))
+@pytest.mark.parametrize("value", [2e9, -3e38])
+def test_the_edge_names_the_channel(channel, value):
+    z = make().repeat(3, 1)
+    z[1, channel] = value
+    said = re.escape(f"channel {CHANNELS[channel]} at index (1,) is {value:g}; up to 1e+09 can be")
+    model = GaussianNND()
+    for run in (lambda: model.rollout(z, TIMES), lambda: rollout_cpu(model, z, TIMES)):
+        with pytest.raises(InputError, match=said):
+            run()
+    with pytest.raises(InputError, match=f"channel {CHANNELS[channel]} at"):
+        Body(z[1], Shape.ball(0.2))
+
+
+def test_no_rotation_is_refused():
+    z = make()
+    z[3:7] = 0
+    with pytest.raises(InputError, match=r"channels q at index .* are 0"):
+        GaussianNND().rollout(z, TIMES)
+
+
+@pytest.mark.parametrize("solver", ["rk4", "euler"])
+def test_masses_that_drag_throws_about_are_refused(solver):
+    """Below the least mass a decay grows from step to step; above it, it decays."""
+    model = GaussianNND(NNDConfig(solver=solver))
+    least = model.least_mass([1 / 24])
+    assert 1e-4 < least < 1e-3
+    z = make(v=(1.0, 0, 0), m=0.95 * least)
+    for run in (model.rollout, lambda *x: rollout_cpu(model, *x)):
+        with pytest.raises(InputError, match=r"channel m at index .* a mass below .* cannot be"):
+            run(z.unsqueeze(0), TIMES)
+    ends = model.rollout(make(v=(1.0, 0, 0), m=1.05 * least), torch.arange(240) / 24)
+    assert ends[-1].abs().amax() < 1e3
+
+
+def test_a_model_that_runs_away_is_refused():
+    """A network of its own may push without bounds; the last frame tells."""
+    model = GaussianNND(NNDConfig(bounded=False))
+    with torch.no_grad():
+        model.f_theta[-1].bias.fill_(3e38)
+        model.alpha.fill_(1e5)
+    for run in (model.rollout, lambda *x: rollout_cpu(model, *x)):
+        with pytest.raises(InputError, match=r"from index \(0,\) channel \w+ left all bounds"):
+            run(make().unsqueeze(0), TIMES)
+
+
+@pytest.mark.parametrize("engine", ["paper", "mujoco"])
+def test_a_simulation_that_runs_away_is_refused(engine, tmp_path, monkeypatch, capfd):
+    monkeypatch.chdir(tmp_path)
+    ball = Body(make(p=(0, 3, 0), v=(9e8, 9e8, 0), w=(9e8, 9e8, 0), m=2e-4), Shape.ball(0.2))
+    with pytest.raises(InputError, match=r"cannot be simulated|left all bounds"):
+        Simulation([ball], engine=engine).run(TIMES)
+    assert capfd.readouterr().err == ""
+    assert os.listdir(tmp_path) == []  # MuJoCo keeps a log of its own unless told not to
+
+
+def test_no_animation_holds_what_is_no_number():
+    t, z = bouncing(5)
+    broken = z.clone()
+    broken[3, 7] = torch.inf
+    scene = random_scene(5, ids=0)
+    with pytest.raises(InputError, match=r"states of object 0: channel v_x at index \(3,\) is inf"):
+        Animation(scene, t, {0: broken})
+    for times in (t.flip(0), torch.zeros(5), torch.full((5,), torch.nan)):
+        with pytest.raises(InputError, match="times of an animation"):
+            Animation(scene, times, {0: z})
+
+
+def test_masses_of_pushes():
+    for mass in (0.0, -1.0, float("nan"), 1e300):
+        with pytest.raises(InputError, match="mass"):
+            Push(mass=mass)
+
+
+def test_a_slice_of_the_extreme_states():
+    counts, _ = extremes.walked(3000, chunk=3000)
+    for name, count in counts.items():
+        assert not count.lost, name
+        assert not count.wrongly, name
+        assert count.refused + count.finite > 0, name
+    assert counts["analytic: reference"].finite > 1000
