@@ -362,7 +362,7 @@ def test_up_is_up_in_the_picture(thrown):
     [
         ({"velocity": (1, 2)}, "three numbers"),
         ({"restitution": 1.5}, "between 0 and 1"),
-        ({"mass": 0}, "positive"),
+        ({"mass": 0}, "above 0"),
         ({"seconds": 0}, "seconds"),
         ({"floor": 5.0, "up": (0, 1, 0), "select": "all"}, "below the floor"),
         ({"pushes": [Push()], "velocity": (1, 2, 3)}, "not both"),
