@@ -151,7 +151,8 @@ def test_two_balls_are_two_clusters_and_the_lawn_is_none():
 
 
 POLE = torch.linspace(0, 1, 30)[:, None] * torch.tensor([0.0, 0.85, 0.0])
-SHELF = torch.cat([ground(150, 0.25).means + torch.tensor([0.0, 0.85, 0.0]), POLE])
+BOARD = torch.cartesian_prod(SIDE := torch.linspace(-0.25, 0.25, 12), torch.zeros(1), SIDE)
+SHELF = torch.cat([BOARD + torch.tensor([0.0, 0.85, 0.0]), POLE])
 HOVERING = {  # radius of the smaller ball, where it is, what else is there, whether it belongs
     "hands": (0.12, (0.7, 1.0, 0.0), None, True),
     "far away": (0.12, (1.6, 1.0, 0.0), None, False),
