@@ -83,6 +83,12 @@ def test_codes_and_output_are_those_of_the_command(tmp_path):
     assert closed.stderr == b""
 
 
+def test_a_collider_of_a_whole_scene(tmp_path):
+    """It ended with a traceback; the kill harness met it."""
+    main(["collider", "sunny_park", "--out", str(tmp_path / "a.glb")])
+    assert {path.name for path in tmp_path.iterdir()} == {"a.glb", "a.png"}
+
+
 # --- a full disk ----------------------------------------------------------------------------------
 
 

@@ -101,7 +101,8 @@ def test_an_export_waits_for_another_of_the_same_name(tmp_path, monkeypatch):
         monkeypatch.setattr(locks.time, "sleep", sleep)
         export(park(2), tmp_path, "json", name="b")
         assert not waited
-        export(park(2), tmp_path, "json", name="a")
+        with pytest.warns(UserWarning, match=r"^waiting for another process \(\d+\) that writes"):
+            export(park(2), tmp_path, "json", name="a")
     assert waited
     assert not [path for path in tmp_path.iterdir() if path.name.startswith(".")]
 

@@ -87,8 +87,13 @@ def foreign(path: Path, kind: str) -> Iterator[None]:
     except InputError:
         raise
     except Exception as error:
-        lines = str(error).strip().splitlines() or [type(error).__name__]
-        raise InputError(f"{path} cannot be read as {kind}: {lines[0][:160]}") from error
+        raise InputError(f"{path} cannot be read as {kind}: {first_line(error)[:160]}") from error
+
+
+def first_line(error: Exception) -> str:
+    """What a library says, without its further lines; some say nothing."""
+    lines = str(error).strip().splitlines()
+    return lines[0] if lines else type(error).__name__
 
 
 def _reason(error: OSError | ValueError) -> str:

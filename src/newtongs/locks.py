@@ -11,6 +11,7 @@ import shutil
 import sys
 import tempfile
 import time
+import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -25,7 +26,7 @@ PART = re.compile(r"\..+\.[a-z0-9_]{8}\.part")  # of a file that is being writte
 SCRATCH = "newtongs-scratch-"
 PAUSE = 0.2  # seconds between two looks at a lock that is waited for
 
-_held: dict[Path, int] = {}  # by this process: whoever holds a folder may take it again
+_held: set[Path] = set()  # by this process: whoever holds a folder may take it again
 _swept: set[Path] = set()
 
 
@@ -46,11 +47,11 @@ def alone(folder: Path, name: str = "newtongs", *, wait: bool = False) -> Iterat
             yield
             return
         file = _taken(path, wait)
-        _held[path] = os.getpid()
+        _held.add(path)
         try:
             yield
         finally:
-            del _held[path]
+            _held.remove(path)
             with suppress(OSError):  # Windows keeps a file that is open
                 path.unlink()
             file.close()
@@ -76,6 +77,7 @@ def made(folder: Path) -> Iterator[None]:
 
 def _taken(path: Path, wait: bool) -> IO[str]:
     """The open and locked file."""
+    told = False
     while True:
         try:
             file = path.open("a+")
@@ -93,6 +95,9 @@ def _taken(path: Path, wait: bool) -> IO[str]:
                 f"another process{holder} is writing to {path.parent}; wait for its end, or choose "
                 "another folder"
             )
+        if not told:
+            warnings.warn(f"waiting for another process{holder} that writes {path}", stacklevel=4)
+        told = True
         time.sleep(PAUSE)
 
 
@@ -103,16 +108,19 @@ def _holder(file: IO[str]) -> str:
     return f" ({number})" if number.isdigit() else ""
 
 
-def take_lock(file: IO[str] | IO[bytes] | int, path: Path) -> bool:
-    """Lock an open file or folder, unless somebody else has it or it is not there any more."""
-    if sys.platform == "win32":  # has no such locks
-        return True
+def take_lock(file: IO[str] | int, path: Path, *, unknown: bool = True) -> bool:
+    """Lock an open file or folder, unless somebody else has it or it is not there any more.
+
+    ``unknown`` is the answer of a file system without locks: better unguarded than not at all.
+    """
+    if sys.platform == "win32":
+        return unknown
     try:
         fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError:
         return False
-    except OSError:  # a file system without locks: better unguarded than not at all
-        return True
+    except OSError:
+        return unknown
     # Who held it may have removed it since we opened it; a lock on a removed file keeps nobody out.
     number = file if isinstance(file, int) else file.fileno()
     try:
@@ -156,7 +164,7 @@ def scratch() -> Iterator[Path]:
 
 def _sweep(folder: Path, name: re.Pattern[str]) -> None:
     """Remove what killed processes left in a folder; once a process, for it may be large."""
-    if sys.platform == "win32" or folder in _swept:
+    if folder in _swept:
         return
     _swept.add(folder)
     with suppress(OSError), os.scandir(folder) as entries:
@@ -169,7 +177,7 @@ def _remove_abandoned(path: Path) -> None:
     with suppress(OSError):
         handle = os.open(path, os.O_RDONLY)
         try:
-            if not take_lock(handle, path):
+            if not take_lock(handle, path, unknown=False):
                 return
             if path.is_dir():
                 shutil.rmtree(path, ignore_errors=True)

@@ -238,7 +238,9 @@ def _reference(
     points: Vec3 | None,
 ) -> float | None:
     """How large the scene's main object is, whichever are pushed: a unit hangs on it."""
-    main = None if pushes[0].select == "auto" else main_object(given, stage.floor.carrying)
+    if not pushes or pushes[0].select == "auto":
+        return None
+    main = main_object(given, stage.floor.carrying)
     if main is None:
         return None
     for index, one in enumerate(chosen[: stage.count]):

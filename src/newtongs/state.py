@@ -233,30 +233,27 @@ def require_finite(z: StateTensor, name: str, *, first: int = 0) -> None:
 
 def require_simulable(z: StateTensor, name: str) -> None:
     """Raise one line that names the first channel from which no motion can be computed."""
-    require_finite(z, name)
-    too_large, no_turn = _too_large(z), _no_turn(z)
-    if too_large.any():
-        *where, channel = torch.nonzero(too_large)[0].tolist()
+    small = z.abs() <= LARGEST  # what is no number is not
+    if not small.all():
+        require_finite(z, name)
+        *where, channel = torch.nonzero(~small)[0].tolist()
         raise InputError(
             f"{name}: channel {CHANNELS[channel]} at index {tuple(where)} is "
             f"{z[(*where, channel)].item():g}; up to {LARGEST:g} can be simulated"
         )
-    if no_turn.any():
-        where = torch.nonzero(no_turn)[0].tolist()
+    turned = _turned(z)
+    if not turned.all():
+        where = torch.nonzero(~turned)[0].tolist()
         raise InputError(f"{name}: channels q at index {tuple(where)} are 0; expected a rotation")
 
 
 def simulable(z: StateTensor) -> Tensor:
     """Which of the states ``(..., 22)`` :func:`require_simulable` takes."""
-    return torch.isfinite(z).all(-1) & ~_too_large(z).any(-1) & ~_no_turn(z)
+    return (z.abs() <= LARGEST).all(-1) & _turned(z)
 
 
-def _too_large(z: StateTensor) -> Tensor:
-    return z.abs() > LARGEST
-
-
-def _no_turn(z: StateTensor) -> Tensor:
-    return State(z).q.abs().amax(-1) < LEAST_TURN
+def _turned(z: StateTensor) -> Tensor:
+    return z[..., LAYOUT["q"]].abs().amax(-1) >= LEAST_TURN
 
 
 def checked_device(device: torch.device | str) -> torch.device:

@@ -17,7 +17,7 @@ from torch import Tensor
 from .. import state
 from ..archives import load_torch
 from ..errors import InputError
-from ..files import write_atomically
+from ..files import first_line, write_atomically
 from ..scene.transform import transform_sequence
 from ..state import DIM
 from ..templates import BACKGROUND_GAUSSIANS, OBJECT_GAUSSIANS
@@ -126,7 +126,7 @@ def read(path: Path) -> Sample:
     except InputError:
         raise
     except Exception as error:  # torch raises half a dozen types for damaged archives
-        reason = str(error).splitlines()[0].split(". ")[0][:120]
+        reason = first_line(error).split(". ")[0][:120]
         raise _unusable(path, f"it cannot be read (damaged or cut short: {reason})") from error
     for fault in _faults(content):
         raise _unusable(path, fault)

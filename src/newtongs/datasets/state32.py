@@ -26,6 +26,7 @@ from torch import Tensor
 from .. import motions
 from ..archives import load_torch
 from ..errors import InputError, unknown_name
+from ..files import first_line
 from ..locks import alone, made
 from ..state import CHANNELS, DIM, checked_device
 from ..threads import one_thread
@@ -405,7 +406,7 @@ def load(path: Path | str, split: str | None = None) -> State32:
     except InputError:
         raise
     except Exception as error:  # torch raises half a dozen types for damaged archives
-        reason = str(error).splitlines()[0].split(". ")[0][:120]
+        reason = first_line(error).split(". ")[0][:120]
         raise _unusable(path, f"it cannot be read (damaged or cut short: {reason})") from error
     return _checked(path, content)
 

@@ -162,9 +162,12 @@ class GaussianNND(nn.Module):
 
         ``z (..., 22)`` are states, ``dt`` the intervals that will be cut into substeps, in seconds.
         """
+        c_v = abs(self.c_v.item()) if self.config.prior else 0.0
+        if not z.numel() or State(z).m.amin().item() > c_v * self.config.max_dt:
+            return  # far from it, as usual
         least = self.least_mass(dt)
         too_light = State(z).m < least
-        if least <= MASS_FLOOR or not bool(too_light.any()):
+        if least <= MASS_FLOOR or not too_light.any():
             return
         *where, _ = torch.nonzero(too_light)[0].tolist()
         raise InputError(
@@ -174,7 +177,7 @@ class GaussianNND(nn.Module):
 
     def least_mass(self, dt: Sequence[float]) -> float:
         """The smallest mass whose drag the solver follows over intervals ``dt`` in seconds."""
-        h = max((t / substeps(t, self.config.max_dt) for t in dt), default=0.0)
+        h = max((t / substeps(t, self.config.max_dt) for t in {*dt}), default=0.0)
         c_v = torch.as_tensor(self.coefficients.c_v).detach()
         return float(c_v) * h / STABLE[self.config.solver]
 
