@@ -1,0 +1,83 @@
+"""What a step sees: fresh sequences, how many states of each are shown, and how noisily."""
+
+from collections.abc import Iterator
+from typing import NamedTuple
+
+import torch
+from torch import Tensor
+
+from ... import motions, rotations
+from ...dynamics.context.config import SEEN
+from ...dynamics.context.reading import FIELDS
+from ...state import DIM, LAYOUT, State, project
+from ...types import StateTensor
+from .config import ContextTrainConfig
+
+STREAM = 5  # apart from those of the data sets, whose seeds may coincide with ours
+# How often k states are shown: the first alone most often, since it is hardest to read.
+SHOWN = (0.35, 0.12, 0.11, 0.12, *[0.025] * 12)
+
+
+class Batch(NamedTuple):
+    """Sequences of one step."""
+
+    observed: StateTensor  # (B, 16, 22), with noise
+    seen: Tensor  # (B,)
+    times: Tensor  # (T,)
+    target: StateTensor  # (B, T, 22)
+
+
+def draw_pool(
+    config: ContextTrainConfig, number: int, *, per_motion: int | None = None
+) -> StateTensor:
+    """Sequences ``(32 n, 64, 22)`` of all motions, in distribution; other ones for each number."""
+    n, seed = per_motion or config.pool, config.seed + 1000 * number
+    names = motions.STATE32
+    pool = torch.empty(len(names) * n, motions.FRAMES, DIM, device=config.device)
+    for i, name in enumerate(names):
+        drawn = motions.generate(name, n, seed=seed, stream=STREAM, device=config.device)
+        pool[i * n : (i + 1) * n] = drawn.states
+    return pool
+
+
+def batches(
+    pool: StateTensor, std: Tensor, config: ContextTrainConfig, generator: torch.Generator
+) -> Iterator[Batch]:
+    """Batches without end."""
+    shown = torch.tensor(SHOWN, device=pool.device)
+    group = pool.shape[1] // config.frames
+    steps = torch.arange(config.frames, device=pool.device) * group
+
+    def random(*shape: int) -> Tensor:
+        return torch.rand(shape, generator=generator, device=pool.device)
+
+    while True:
+        chosen = (random(config.batch) * len(pool)).long().clamp_max(len(pool) - 1)
+        frames = steps + (random(config.frames) * group).long()
+        seen = 1 + torch.multinomial(shown, config.batch, replacement=True, generator=generator)
+        level = config.noise * random(config.batch) * (random(config.batch) < 0.5)
+        rows = pool[chosen]
+        observed = add_noise(rows[:, :SEEN], level, std, generator)
+        yield Batch(observed, seen, frames * motions.DT, rows[:, frames])
+
+
+def add_noise(
+    observed: StateTensor, level: Tensor, std: Tensor, generator: torch.Generator
+) -> StateTensor:
+    """States ``(B, k, 22)`` with normal noise, ``level (B,)`` times each channel's deviation.
+
+    ``std`` is that of :data:`newtongs.dynamics.context.reading.FIELDS`; an orientation is turned by
+    ``level`` radians. Where the level is zero nothing changes.
+    """
+    noise = torch.randn(observed.shape, generator=generator, device=observed.device)
+    scale = torch.zeros_like(observed[0, 0])
+    done = 0
+    for name in FIELDS:
+        part = LAYOUT[name]
+        scale[part] = std[done : done + part.stop - part.start]
+        done += part.stop - part.start
+    by = level[:, None, None]
+    noisy = observed + by * scale * noise
+    turn = rotations.exp(by * noise[..., LAYOUT["w"]].roll(1, -1))
+    noisy[..., LAYOUT["q"]] = rotations.multiply(State(observed).q, turn)
+    return torch.where(by > 0, project(noisy), observed)
