@@ -30,6 +30,7 @@ from . import (  # noqa: F401  (each adds its commands)
     reproduce,
     studio,
     train,
+    train_context,
 )
 from .apps import Command, app
 

@@ -6,10 +6,10 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from ... import motions, rotations
+from ... import motions
 from ...dynamics.context.config import SEEN
-from ...dynamics.context.reading import FIELDS
-from ...state import DIM, LAYOUT, State, project
+from ...dynamics.context.noise import add_noise
+from ...state import DIM
 from ...types import StateTensor
 from .config import ContextTrainConfig
 
@@ -57,27 +57,6 @@ def batches(
         seen = 1 + torch.multinomial(shown, config.batch, replacement=True, generator=generator)
         level = config.noise * random(config.batch) * (random(config.batch) < 0.5)
         rows = pool[chosen]
-        observed = add_noise(rows[:, :SEEN], level, std, generator)
+        noise = torch.randn(config.batch, SEEN, DIM, generator=generator, device=pool.device)
+        observed = add_noise(rows[:, :SEEN], level, std, noise)
         yield Batch(observed, seen, frames * motions.DT, rows[:, frames])
-
-
-def add_noise(
-    observed: StateTensor, level: Tensor, std: Tensor, generator: torch.Generator
-) -> StateTensor:
-    """States ``(B, k, 22)`` with normal noise, ``level (B,)`` times each channel's deviation.
-
-    ``std`` is that of :data:`newtongs.dynamics.context.reading.FIELDS`; an orientation is turned by
-    ``level`` radians. Where the level is zero nothing changes.
-    """
-    noise = torch.randn(observed.shape, generator=generator, device=observed.device)
-    scale = torch.zeros_like(observed[0, 0])
-    done = 0
-    for name in FIELDS:
-        part = LAYOUT[name]
-        scale[part] = std[done : done + part.stop - part.start]
-        done += part.stop - part.start
-    by = level[:, None, None]
-    noisy = observed + by * scale * noise
-    turn = rotations.exp(by * noise[..., LAYOUT["w"]].roll(1, -1))
-    noisy[..., LAYOUT["q"]] = rotations.multiply(State(observed).q, turn)
-    return torch.where(by > 0, project(noisy), observed)
