@@ -26,6 +26,19 @@ def context_predictor(model: ContextNND) -> Callable[[StateTensor, Times], State
     return lambda observed, times: plain(model, observed, times)
 
 
+def likeliest_predictor(model: ContextNND) -> Callable[[StateTensor, Times], StateTensor]:
+    """The likeliest future ``(B, T, 22)`` of observed states ``(B, k, 22)``, without gradients."""
+    if model.like.device.type == "cuda" and find_spec("triton"):
+        from .triton_context import FusedContext
+
+        if FusedContext.supports(model):
+            fused = FusedContext(model)
+            return lambda observed, times: fused(
+                observed, times.to(observed), likeliest=True
+            ).states[:, 0]
+    return torch.no_grad()(model.likeliest)
+
+
 @torch.no_grad()
 def plain(model: ContextNND, observed: StateTensor, times: Times) -> StateTensor:
     """The same by the model itself, in pieces that fit into the cache."""

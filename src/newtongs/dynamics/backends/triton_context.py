@@ -98,7 +98,7 @@ class FusedContext:
     def _read(
         self, observed: StateTensor, seen: Tensor, likeliest: bool
     ) -> tuple[Tensor, Tensor, Tensor]:
-        logits, gains, offsets = self.reader(observed, seen)
+        logits, gains, offsets = self.reader(self.model.readings(observed, seen))
         probability = torch.softmax(logits.float(), -1)
         if likeliest:
             best = probability.argmax(-1)[:, None, None, None]
@@ -138,7 +138,7 @@ def _padded(x: Tensor, rows: int, columns: int) -> Tensor:
     return y.contiguous()
 
 
-def _half_reader(model: ContextNND) -> Callable[[StateTensor, Tensor], tuple[Tensor, ...]]:
+def _half_reader(model: ContextNND) -> Callable[[Tensor], tuple[Tensor, ...]]:
     """The reader with weights in half precision; its input is made in single precision."""
     import copy
 

@@ -29,7 +29,9 @@ def statistics(z0: StateTensor) -> tuple[Tensor, Tensor]:
     return x.mean(0).float(), x.std(0).clamp_min(1e-3).float()
 
 
-def reading(observed: StateTensor, seen: Tensor, mean: Tensor, std: Tensor) -> Tensor:
+def reading(
+    observed: StateTensor, seen: Tensor, mean: Tensor, std: Tensor, rates: Tensor | None = None
+) -> Tensor:
     """Input of the reader ``(B, WIDTH)``.
 
     Args:
@@ -37,24 +39,35 @@ def reading(observed: StateTensor, seen: Tensor, mean: Tensor, std: Tensor) -> T
         seen: how many count ``(B,)``, 1 to 16.
         mean: of the first state's channels, see :func:`statistics`.
         std: the same.
+        rates: training only, see :func:`first_state`.
     """
     number = torch.arange(SEEN, device=observed.device)
     shown = (number < seen.unsqueeze(-1)).to(observed.dtype)
-    first = first_state(observed[:, 0], mean, std)
+    first = first_state(observed[:, 0], mean, std, rates)
     later = differences(observed) * shown[:, 1:, None]
     count = (number == seen.unsqueeze(-1) - 1).to(observed.dtype)
     return torch.cat([first, later.flatten(1), count], -1)
 
 
-def first_state(z0: StateTensor, mean: Tensor, std: Tensor) -> Tensor:
-    """Z_0 in bounded numbers ``(B, FIRST)``: beyond the trained range they hardly change.
+def first_state(
+    z0: StateTensor, mean: Tensor, std: Tensor, rates: Tensor | None = None
+) -> Tensor:
+    """Z_0 in bounded numbers ``(B, FIRST)``.
 
     The position one frame before, by the first velocity, is among them: where an object comes from
-    tells some kinds of motion apart.
+    tells some kinds of motion apart. ``rates (B, 2)`` are factors by which velocity and spin are
+    misstated: a reader that is now and then told wrong ones learns to tell kinds of motion apart by
+    what does not depend on how fast they go, and reads faster ones than it was trained with.
     """
     x = State(z0)
     before = x.p - x.v / RATE
-    scaled = (fields(z0) - mean) / std
+    values = fields(z0)
+    if rates is not None:
+        values = torch.cat([
+            values[:, :3], values[:, 3:6] * rates[:, :1], values[:, 6:9] * rates[:, 1:],
+            values[:, 9:],
+        ], -1)  # fmt: skip
+    scaled = (values - mean) / std
     places = torch.cat([x.p, before], -1)
     waves = [wave(k * places) for k in WAVES for wave in (torch.sin, torch.cos)]
     came = (before - mean[:3]) / std[:3]

@@ -39,7 +39,7 @@ class ContextTrainConfig:
     """Folder of the run: checkpoints, metrics.jsonl. An unfinished run found there goes on."""
     seed: int = 7301
     """Seed of the initial weights and of everything drawn."""
-    updates: int = 24_000
+    updates: int = 9000
     """Optimiser steps; also the length of the schedule."""
     batch: int = 4096
     """Sequences a step."""
@@ -55,13 +55,16 @@ class ContextTrainConfig:
     """Learning rate at the end of the cosine schedule."""
     warm_up: int = 500
     """Steps in which the learning rate rises."""
-    weight_decay: float = 1e-4
+    weight_decay: float = 0.1
     """Decoupled weight decay of AdamW."""
     average: float = 0.999
     """Of the weights that are kept: each step they move by one minus this to the current ones."""
     noise: float = 0.012
     """Highest noise on observed states, in standard deviations of each channel of Z_0. Half of the
     sequences are shown as they are."""
+    misstated: float = 0.25
+    """Share of the sequences whose velocity and spin the reader is told wrongly, so that it does
+    not take speed for a kind of motion. The motion itself stays as it was drawn."""
     temperature: float = 0.1
     """Difference of loss at which a hypothesis counts as clearly the better one."""
     spread: float = 0.05

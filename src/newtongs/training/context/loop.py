@@ -79,8 +79,7 @@ def start(config: ContextTrainConfig) -> Run:
     """A run before its first update."""
     torch.manual_seed(config.seed)
     model, average = (ContextNND(config.model).to(config.device) for _ in range(2))
-    first = draw_pool(config, 0, per_motion=min(config.pool, 2048))[:, 0]
-    model.standardise(first)
+    model.standardise(draw_pool(config, 0, per_motion=min(config.pool, 2048)))
     average.load_state_dict(model.state_dict())
     average.requires_grad_(False)
     optimizer = torch.optim.AdamW(
@@ -104,15 +103,17 @@ def make_step(run: Run, config: ContextTrainConfig) -> Callable[[Batch], Terms]:
     parameters = list(run.model.parameters())
     averaged = list(run.average.parameters())
 
-    def losses(observed: Tensor, seen: Tensor, times: Tensor, target: Tensor) -> Terms:
-        logits, gains, offsets = run.model.contexts(observed, seen)
-        states = run.model.futures(observed[:, 0], times, gains, offsets)
+    def losses(z0: Tensor, readings: Tensor, times: Tensor, target: Tensor) -> Terms:
+        logits, gains, offsets = run.model.contexts(readings)
+        states = run.model.futures(z0, times, gains, offsets)
         return objective(states, logits, target, config)
 
     compute = losses if config.device == "cpu" else torch.compile(losses)
 
     def step(batch: Batch) -> Terms:
-        terms = compute(*batch)
+        with torch.no_grad():
+            readings = run.model.readings(batch.observed, batch.seen, batch.rates)
+        terms = compute(batch.observed[:, 0], readings, batch.times, batch.target)
         run.optimizer.zero_grad(set_to_none=True)
         terms["total"].backward()
         torch.nn.utils.clip_grad_norm_(parameters, CLIP)

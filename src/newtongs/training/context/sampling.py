@@ -16,6 +16,7 @@ from .config import ContextTrainConfig
 STREAM = 5  # apart from those of the data sets, whose seeds may coincide with ours
 # How often k states are shown: the first alone most often, since it is hardest to read.
 SHOWN = (0.35, 0.12, 0.11, 0.12, *[0.025] * 12)
+MISSTATED = (0.6, 1.7)  # factors, evenly in their logarithm
 
 
 class Batch(NamedTuple):
@@ -25,6 +26,7 @@ class Batch(NamedTuple):
     seen: Tensor  # (B,)
     times: Tensor  # (T,)
     target: StateTensor  # (B, T, 22)
+    rates: Tensor  # (B, 2), what the reader takes velocity and spin times
 
 
 def draw_pool(
@@ -59,4 +61,6 @@ def batches(
         rows = pool[chosen]
         noise = torch.randn(config.batch, SEEN, DIM, generator=generator, device=pool.device)
         observed = add_noise(rows[:, :SEEN], level, std, noise)
-        yield Batch(observed, seen, frames * motions.DT, rows[:, frames])
+        wrong = MISSTATED[0] * (MISSTATED[1] / MISSTATED[0]) ** random(config.batch, 2)
+        rates = torch.where(random(config.batch, 1) < config.misstated, wrong, 1.0)
+        yield Batch(observed, seen, frames * motions.DT, rows[:, frames], rates)
