@@ -16,7 +16,7 @@ LAYERS = [
     {"errors", "lazy"}, {"files", "ranks", "threads", "types"}, {"numba_rotations", "rotations"},
     {"state"},
     {"motions", "dynamics", "scene"}, {"templates", "world"}, {"pushes"},
-    {"render", "datasets", "stage"}, {"actors", "ground", "staging"},
+    {"render", "datasets", "stage"}, {"actors", "continuation", "ground", "staging"},
     {"training", "evaluation", "figures", "exports", "animator"}, {"report"},
     {"studio"}, {"cli"},
     {"__init__", "__main__"},

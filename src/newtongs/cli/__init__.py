@@ -18,6 +18,7 @@ from . import (  # noqa: F401  (each adds its commands)
     ablations,
     animate,
     collider,
+    continuing,
     convert,
     data,
     evaluate,
