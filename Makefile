@@ -50,7 +50,7 @@ lint: $(STAMP)
 	$(BIN)/mypy
 
 bench: $(STAMP)
-	for part in state32 gaussian32 same32 dynamics rollout training formats compression captures transform render film export \
+	for part in state32 gaussian32 same32 dynamics rollout training context formats compression captures transform render film export \
 	  animate world style; do \
 	  $(BIN)/python -W ignore benchmarks/$$part.py || exit; done
 

@@ -78,6 +78,8 @@ def make_bodies(
             continue
         motion = push.motion
         track = named_track(motion, z0, seconds, physics.seed) if motion else None
+        if physics.predicted and track is None:
+            track = predicted_track(z0, seconds)
         bodies.append(Body(z0, shape, friction=push.friction, track=track))
     return bodies
 
@@ -161,6 +163,16 @@ def named_track(name: str, z0: StateTensor, seconds: float, seed: int) -> Track:
         m=start.m, e=start.e, mu=start.mu,
     )  # fmt: skip
     return Track(torch.arange(len(z), dtype=torch.float64) / RATE, states)
+
+
+def predicted_track(z0: StateTensor, seconds: float) -> Track:
+    """What ContextNND makes of an object's first state, over the floor at zero."""
+    from .dynamics.context import load_pretrained_context
+    from .dynamics.context.fitting import predict
+
+    frames = max(math.ceil(seconds * RATE) + 1, 2)
+    times = torch.arange(frames, dtype=torch.float64) / RATE
+    return Track(times, predict(load_pretrained_context(), z0.double(), times))
 
 
 def raise_for_motions(stage: Stage, pushes: Sequence[Push], seed: int) -> Stage:

@@ -295,7 +295,8 @@ def aimed(
     aim, seconds, found = Goal.parse(goal), float(times[-1]), list(bodies)
     for i in range(stage.count):
         if found[i].track is not None:
-            raise InputError(f"object {i} follows a named motion; a goal needs a free one")
+            follows = "a prediction" if physics.predicted else "a named motion"
+            raise InputError(f"object {i} follows {follows}; a goal needs a free one")
         playing = None
         if physics.contact == "world":
             playing = _Played(i, found, around, physics, times, progress)

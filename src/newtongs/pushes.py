@@ -20,6 +20,7 @@ from .world.bodies import FRICTION
 
 Vector: TypeAlias = tuple[float, float, float]
 
+PREDICTED = "context"  # among the dynamics: no equation of motion, a predictor
 RESTITUTION = 0.6  # of a push that says none; the paper's is 0.75
 HEAVIEST = 1e9  # mass; beyond, float32 loses what is light beside it
 FASTEST = 1000.0  # velocity and spin; beyond, nothing is to be seen
@@ -97,8 +98,9 @@ class Physics:
 
     dynamics: Variant | Dynamics | Path | str = "analytic"
     """analytic: Newton's terms. learned: with the trained networks, which drift as State-32's
-    objects do on average. structured: trained scalars, networks zeroed. Or a checkpoint file that
-    ``newtongs train`` wrote, or a model of your own."""
+    objects do on average. structured: trained scalars, networks zeroed. context: pushed objects
+    follow what ContextNND predicts of their first state, whatever is in the way; the others move by
+    Newton's terms. Or a checkpoint file that ``newtongs train`` wrote, or a model of your own."""
     scale: Scale = "rigid"
     """rigid: sizes stay. free: the paper's, which pulls every size towards one; needs
     ``contact="paper"``."""
@@ -126,7 +128,13 @@ class Physics:
     @cached_property
     def model(self) -> Dynamics:
         """The model that the words stand for."""
-        return model_of(self.dynamics, self.scale, seed=self.seed)
+        dynamics = "analytic" if self.predicted else self.dynamics
+        return model_of(dynamics, self.scale, seed=self.seed)
+
+    @property
+    def predicted(self) -> bool:
+        """Whether pushed objects follow a prediction of ContextNND."""
+        return isinstance(self.dynamics, str) and self.dynamics == PREDICTED
 
     @property
     def name(self) -> str:

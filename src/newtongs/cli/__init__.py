@@ -23,6 +23,7 @@ from . import (  # noqa: F401  (each adds its commands)
     ablations,
     animate,
     collider,
+    continuing,
     convert,
     data,
     evaluate,
@@ -35,6 +36,7 @@ from . import (  # noqa: F401  (each adds its commands)
     reproduce,
     studio,
     train,
+    train_context,
 )
 from .apps import Command, app
 

@@ -276,9 +276,10 @@ class Animate(Picture):
     meters_per_unit: float | None = None
     """How long a unit of the scene (or of the background) is in metres, which are the physics
     units. Default: such that the scene's main object is half a metre large."""
-    dynamics: Literal["learned", "structured", "analytic"] | None = None
+    dynamics: Literal["learned", "structured", "analytic", "context"] | None = None
     """analytic (the default): Newton's terms. learned: with the trained networks. structured:
-    trained scalars, networks zeroed."""
+    trained scalars, networks zeroed. context: follow what ContextNND takes the start for, one of
+    State-32's motions; it pushes what it meets and is pushed by nothing."""
     checkpoint: Path | None = None
     """A model of your own instead: a .safetensors file that `newtongs train` wrote."""
     scale: Literal["rigid", "free"] | None = None

@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     import torch
 
     from ..dynamics import GaussianNND
+    from ..dynamics.context import ContextNND
     from ..evaluation import Report
     from ..evaluation.evaluate import Method
     from ..ranks import Ranks
@@ -26,6 +27,7 @@ METHODS = (
     "hold_z0", "const_vel_se3", "damped_vel_se3", "gravity_bounce_se3", "physics_prior_se3",
     "oracle",
 )  # fmt: skip
+READERS = ("context", "limit")  # likewise: those that are shown more than Z_0
 
 
 @app.command(name="evaluate")
@@ -56,7 +58,17 @@ class Evaluate:
     splits: tuple[SplitName, ...] = ("val_id", "val_ood")
     """Which splits to evaluate."""
     methods: tuple[str, ...] = METHODS
-    """Which methods. `oracle` is the ground truth itself, a check of the diagnostics."""
+    """Which methods. `oracle` is the ground truth itself, a check of the diagnostics. `context` is
+    our ContextNND, which may be shown more than Z_0 (--seen); `limit` is the least error that any
+    predictor can have given as much (slow: take a data set of some hundred sequences)."""
+    seen: tuple[int, ...] = (1,)
+    """How many states `context` and `limit` are shown, 1 to 16; several numbers make a row each.
+    1 is Z_0 alone, as for the other methods. A second row counts only the frames not shown."""
+    noise: float = 0.0
+    """Noise on what `context` is shown, in standard deviations of each channel of Z_0: 0.01 is one
+    per cent."""
+    context: str = "pretrained"
+    """Weights of `context`: pretrained, or a .safetensors file made by `newtongs train-context`."""
     json: Path | None = None
     """Also write every figure, per motion too, to this file."""
     per_motion: bool = False
@@ -112,6 +124,9 @@ class Evaluate:
             "device",
             "checkpoint",
             "ablate",
+            "seen",
+            "noise",
+            "context",
         ):
             if getattr(self, name) != getattr(Evaluate, name):
                 raise InputError(f"--{name.replace('_', '-')} does not go with --videos")
@@ -121,7 +136,7 @@ class Evaluate:
         """Table 2; without ``--checkpoint`` NewtonGS is the mean over the shipped models."""
         from ..evaluation.same32 import BASELINES, mean_report, run_same32, same32_table, table2
 
-        for name in ("splits", "per_motion", "compare", "batch_size"):
+        for name in ("splits", "per_motion", "compare", "batch_size", "seen", "noise", "context"):
             if getattr(self, name) != getattr(Evaluate, name):
                 raise InputError(f"--{name.replace('_', '-')} goes with --data, not with --same32")
         model = self.model()
@@ -157,16 +172,18 @@ class Evaluate:
         from ..evaluation import evaluate
 
         with group.agreed():
-            methods = self.predictors(group.device)
+            methods = {split: self.predictors(group.device, split) for split in self.splits}
+        report: Report = {}
         with progress_bar() as advance:
-            report = evaluate(
-                data,
-                splits=self.splits,
-                methods=methods,
-                batch_size=self.batch_size,
-                group=group,
-                progress=advance if group.first else None,
-            )
+            for split in self.splits:
+                report |= evaluate(
+                    data,
+                    splits=[split],
+                    methods=methods[split],
+                    batch_size=self.batch_size,
+                    group=group,
+                    progress=advance if group.first else None,
+                )
         with group.agreed():
             if group.first:
                 self.show(report)
@@ -178,17 +195,37 @@ class Evaluate:
             report, per_motion=self.per_motion, compare=self.compare, removed=self.removed()
         )
 
-    def predictors(self, device: "torch.device") -> "dict[str, Method]":
+    def predictors(self, device: "torch.device", split: str) -> "dict[str, Method]":
         """The methods named, and the model if there is one."""
         from ..dynamics.backends import predictor
         from ..evaluation.evaluate import methods_by_name
 
         if self.l4gm is not None:
             raise InputError("--l4gm goes with --same32, not with --data")
-        methods = methods_by_name(self.methods)
+        plain = [name for name in self.methods if name not in READERS]
+        methods = methods_by_name(plain) if plain or not self.methods else {}
+        methods |= self.readers(device, split)
         if (model := self.model()) is not None:
             methods["newtongs"] = predictor(model.to(device))
         return methods
+
+    def readers(self, device: "torch.device", split: str) -> "dict[str, Method]":
+        """Those methods named that are shown some states."""
+        wanted = [name for name in self.methods if name in READERS]
+        for name in ("seen", "noise", "context"):
+            if not wanted and getattr(self, name) != getattr(Evaluate, name):
+                raise InputError(f"--{name} goes with --methods context")
+        if not wanted:
+            return {}
+        from ..evaluation.readers import context_readers, limit_readers
+
+        found: dict[str, Method] = {}
+        if "context" in wanted:
+            model = find_context(self.context).to(device)
+            found |= context_readers(model, self.seen, noise=self.noise)
+        if "limit" in wanted:
+            found |= limit_readers(split, self.seen)
+        return found
 
     def write(self, report: Mapping[str, Any]) -> None:
         """Write every figure to the file asked for, if any."""
@@ -206,6 +243,13 @@ def said_once(group: "Ranks") -> Iterator[None]:
         if group.first:
             raise
         sys.exit(2)
+
+
+def find_context(name: str) -> "ContextNND":
+    """ContextNND by file, or the shipped one."""
+    from ..dynamics.context import load_context, load_pretrained_context
+
+    return load_pretrained_context() if name == "pretrained" else load_context(name)
 
 
 def find_model(name: str) -> "GaussianNND":

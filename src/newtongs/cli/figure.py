@@ -166,3 +166,37 @@ def tell(drawn: "Drawn") -> None:
     print(drawn.caption)
     for path in drawn.paths:
         print(f"picture written to {path}")
+
+
+@figure.command(name="context")
+@dataclass(frozen=True)
+class FigureContext:
+    """Draw what ContextNND does: error against states seen, each motion, speed, calibration.
+
+    Fresh sequences are drawn, so the figures differ a little from those of `newtongs evaluate`.
+    """
+
+    resumes: ClassVar[bool] = False
+    out: Path = Path("context")
+    """Folder for seen, motions, response, velocity and calibration (.png and .svg)."""
+    per_motion: int = 32
+    """Sequences of each motion; some minutes on two CPU cores."""
+    context: str = "pretrained"
+    """Weights: pretrained, or a .safetensors file made by `newtongs train-context`."""
+
+    def run(self) -> None:
+        """Draw, and say where they are."""
+        if self.per_motion < 1:
+            raise InputError(f"per-motion must be at least 1, got {self.per_motion}")
+        check_folder(self.out)
+        from ..figures.motions import import_pyplot
+        from .evaluate import find_context
+
+        import_pyplot()
+        from ..report.context_figures import context_figures
+
+        with progress_bar("steps") as advance:
+            names = context_figures(
+                find_context(self.context), self.out, self.per_motion, progress=advance
+            )
+        print(f"{', '.join(names)} written to {self.out}")

@@ -2,6 +2,7 @@
 
 import math
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 
 import torch
@@ -12,15 +13,38 @@ from ..dynamics.baselines import BASELINES, Predictor, get_baseline
 from ..errors import InputError, unknown_name
 from ..ranks import Ranks
 from ..state import DIM, checked_device, require_finite
-from ..types import StateTensor
+from ..types import StateTensor, Times
 from .metrics import MetricSums
 from .pis3d import PisSums
 
 ORACLE = "oracle"
 METHODS = (*BASELINES, ORACLE)
+READERS = ("context", "limit")
+UNSEEN = "_unseen"
 MAX_BATCH = 65_534
 
-Method = Predictor | StateTensor | None
+
+@dataclass(frozen=True)
+class Reader:
+    """A method that is shown the first states of a sequence, exactly or with noise.
+
+    It is measured twice: over all frames as the paper counts, and over those it was not shown.
+    """
+
+    predict: Callable[[StateTensor, Times], StateTensor]
+    """From observed states ``(B, k, 22)`` and times ``(T,)`` to states ``(B, T, 22)``."""
+    seen: int = 1
+    """How many it is shown."""
+    spoil: Callable[[StateTensor, int], StateTensor] | None = None
+    """What is done to them first: takes them and the number of the first sequence."""
+
+    def __call__(self, states: StateTensor, times: Times, first: int) -> StateTensor:
+        """Predict a batch of sequences ``(B, T, 22)``, of which it sees the beginning."""
+        observed = states[:, : self.seen].clone()
+        return self.predict(self.spoil(observed, first) if self.spoil else observed, times)
+
+
+Method = Predictor | Reader | StateTensor | None
 Scores = dict[str, float]
 MethodReport = dict[str, float | dict[str, Scores]]
 Report = dict[str, dict[str, MethodReport]]
@@ -43,8 +67,9 @@ def evaluate(
         data: a State-32 folder, or open splits by name.
         splits: which of them.
         methods: names of baselines and ``oracle``, or predictors of your own by name; a predictor
-            maps ``z0 (B, 22)`` and ``times (T,)`` to ``(B, T, 22)``, None is the oracle, and a
-            tensor ``(N, T, 22)`` is a prediction of the whole split made beforehand.
+            maps ``z0 (B, 22)`` and ``times (T,)`` to ``(B, T, 22)``, a :class:`Reader` is shown
+            more than the first state, None is the oracle, and a tensor ``(N, T, 22)`` is a
+            prediction of the whole split made beforehand.
         batch_size: sequences predicted at once, at most 65,534.
         device: where to predict.
         group: processes that share the work, of :func:`newtongs.ranks.ranks`; then ``device`` is
@@ -54,7 +79,8 @@ def evaluate(
 
     Returns:
         ``{split: {method: {traj, fde, vel, quat, scale, ang_vel, penetration_mse,
-        plane_violation, pis3d, per_motion: {name: {...}}}}}``.
+        plane_violation, pis3d, per_motion: {name: {...}}}}}``. A reader ``name`` has a second row
+        ``name_unseen`` over the frames that it was not shown.
     """
     if not 1 <= batch_size <= MAX_BATCH:
         raise InputError(f"batch size must be between 1 and {MAX_BATCH:,}, got {batch_size}")
@@ -86,8 +112,18 @@ def methods_by_name(names: Sequence[str]) -> dict[str, Method]:
         raise InputError(f"no method named; known: {', '.join(METHODS)}")
     unknown = next((name for name in names if name not in METHODS), None)
     if unknown is not None:
-        raise unknown_name("method", unknown, METHODS)
+        raise unknown_name("method", unknown, (*METHODS, *READERS))
     return {name: None if name == ORACLE else get_baseline(name) for name in names}
+
+
+def rows_of(name: str, method: Method) -> list[str]:
+    """Rows of the report that a method fills."""
+    return [name, f"{name}{UNSEEN}"] if isinstance(method, Reader) else [name]
+
+
+def shown(method: Method) -> int:
+    """How many states a method sees."""
+    return method.seen if isinstance(method, Reader) else 1
 
 
 Sums = dict[str, tuple[MetricSums, PisSums]]
@@ -101,7 +137,8 @@ def _evaluate_split(
     progress: Progress | None,
 ) -> dict[str, MethodReport]:
     names = split.motion_names
-    sums = {m: (MetricSums(len(names)), PisSums(names, split.dt)) for m in predictors}
+    rows = [row for name, method in predictors.items() for row in rows_of(name, method)]
+    sums = {row: (MetricSums(len(names)), PisSums(names, split.dt)) for row in rows}
     with group.agreed():
         for i, (states, motion) in enumerate(split.batches(batch_size)):
             if group.takes(i):
@@ -133,13 +170,16 @@ def _add_batch(
         predicted = target
         if isinstance(predict, Tensor):
             predicted = predict[first : first + len(states)].to(device)
+        elif isinstance(predict, Reader):
+            predicted = predict(target, split.times, first)
         elif predict is not None:
             # Copies: a predictor that works in place must not change what it is measured by.
             predicted = predict(target[:, 0].clone(), split.times)
         _check_prediction(predicted, target, method, first)
-        metrics, pis = sums[method]
-        metrics.add(predicted, target, motion)
-        pis.add(predicted, motion)
+        for row, skipped in zip(rows_of(method, predict), (0, shown(predict)), strict=False):
+            metrics, pis = sums[row]
+            metrics.add(predicted[:, skipped:], target[:, skipped:], motion)
+            pis.add(predicted[:, skipped:], motion)
 
 
 def _check_prediction(predicted: object, target: StateTensor, method: str, first: int) -> None:

@@ -9,7 +9,7 @@ from typing import Any
 from rich.markup import escape
 from rich.table import Table
 
-from .evaluate import ORACLE, MethodReport, Report
+from .evaluate import ORACLE, READERS, UNSEEN, MethodReport, Report
 
 # Ranked columns first, as the paper prints them; the rest are diagnostics.
 RANKED = ("traj", "fde", "vel", "quat", "scale")
@@ -23,6 +23,8 @@ LABELS = {
     "l4gm": "L4GM video-to-4DGS",
     "newtongs": "NewtonGS",
     "oracle": "oracle",
+    "context": "ContextNND",
+    "limit": "limit",
 }
 OURS = "newtongs"
 BRANCH_ROWS = {  # what the paper calls the removal of residual networks
@@ -55,6 +57,8 @@ def split_table(
     columns = (*RANKED, "plane_violation") if compare else (*RANKED, *DIAGNOSTIC)
     table = Table(title=f"State-32 {split}", title_justify="left", caption_justify="left")
     table.caption = "* lowest of the ranked metrics; the columns after Scale are diagnostics"
+    if any(name.endswith(UNSEEN) for name in methods):
+        table.caption += "\n(rest): over the frames that the method was not shown"
     if removed and OURS in methods:
         table.caption += f"\nablated, not retrained: {escape(', '.join(removed))}"
     if compare:
@@ -84,13 +88,28 @@ def paper_rows(split: str, removed: Sequence[str] = ()) -> dict[str, dict[str, f
 
 def label(method: str, removed: Sequence[str] = ()) -> str:
     """A method as tables print it; a name of one's own is not read as markup."""
-    known = LABELS.get(method) or escape(method)
+    known = LABELS.get(method) or _reader_label(method) or escape(method)
     return f"{known}, ablated" if removed and method == OURS else known
+
+
+def _reader_label(method: str) -> str:
+    """Of a method that was shown some states: `context_4_unseen`."""
+    name, _, rest = method.partition("_")
+    if name not in READERS:
+        return ""
+    count = rest.removesuffix(UNSEEN.removeprefix("_")).removesuffix("_")
+    seen = f", {count} seen" if count else ""
+    return f"{LABELS[name]}{seen}{' (rest)' if method.endswith(UNSEEN) else ''}"
+
+
+def competes(method: str) -> bool:
+    """Whether a row is a prediction of all frames: not the truth, the limit or other frames."""
+    return method != ORACLE and not method.startswith("limit") and not method.endswith(UNSEEN)
 
 
 def lowest(methods: Mapping[str, MethodReport]) -> dict[str, set[str]]:
     """Methods with the lowest value of each ranked metric; the oracle does not compete."""
-    rivals = {name: m for name, m in methods.items() if name != ORACLE}
+    rivals = {name: m for name, m in methods.items() if competes(name)}
     if not rivals:
         return {}
     lowest = {c: min(_number(m[c]) for m in rivals.values()) for c in RANKED}

@@ -116,8 +116,16 @@ def generate_blocks(
     device = checked_device(device)
     ranges = ranges or (VELOCITY_SHIFT if ood else IN_DISTRIBUTION)
     uniforms = torch.cat([_uniforms(n, seed, stream, chosen.entropy) for n, seed in blocks])
-    z = draw(uniforms.to(device), ranges, chosen.height)
-    t = torch.arange(frames, dtype=torch.float32, device=device) * dt
+    return from_uniforms(name, uniforms.to(device), ranges, frames=frames, dt=dt)
+
+
+def from_uniforms(
+    name: str, uniforms: Tensor, ranges: Ranges, *, frames: int = FRAMES, dt: float = DT
+) -> Sequences:
+    """Sequences of the draws ``uniforms (N, 16)`` in [0, 1), in their precision and place."""
+    chosen = registry.get(name)
+    z = draw(uniforms, ranges, chosen.height)
+    t = torch.arange(frames, dtype=uniforms.dtype, device=uniforms.device) * dt
     path = _checked(name, chosen.generate(z, t), (3, len(uniforms), frames))
     return Sequences(name, _assemble(z, t, path), path.events)
 

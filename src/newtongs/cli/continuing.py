@@ -1,0 +1,78 @@
+"""``newtongs continue``: an observed motion, and how it goes on."""
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, ClassVar
+
+import tyro
+
+from ..errors import InputError
+from .animate import WHITE, Picture
+from .apps import app
+from .evaluate import find_context
+
+if TYPE_CHECKING:
+    from ..continuation import Observed
+
+
+@app.command(name="continue")
+@dataclass(frozen=True)
+class Continue(Picture):
+    """Continue an observed motion: a track in, the track and the seconds after it out.
+
+    ContextNND, our own model, reads the last states of the track (up to 16, two thirds of a second)
+    and goes on as State-32's objects do. A track is a .json or .npz with "states" (T, 22), or "p"
+    (T, 3) and what else is known, and "times" or "fps"; what `newtongs animate` wrote as .json; or
+    a dump of moving Gaussians (.npy, .npz, .pt, .safetensors), which is lifted. y points up and the
+    floor is at zero.
+
+    newtongs continue track.json --out further --seconds 1.5
+
+    docs/context.md says what it can and cannot do.
+    """
+
+    resumes: ClassVar[bool] = False
+    track: Annotated[Path, tyro.conf.Positional, tyro.conf.arg(metavar="TRACK")] = Path()
+    """The observed motion."""
+    out: Path = Path("continued")
+    """Folder to write to."""
+    seconds: float = 2.0
+    """How long it goes on. The model has seen motions of 2.7 seconds."""
+    fps: float = 24.0
+    """Frames a second of what is written."""
+    object: int = 0
+    """Which object of an animation's .json."""
+    context: str = "pretrained"
+    """The model: pretrained, or a .safetensors file made by `newtongs train-context`."""
+
+    def run(self) -> None:
+        """Read, continue, and export."""
+        if self.track == Path():
+            raise InputError("name a track: newtongs continue TRACK.json --out DIR")
+        self.check_output(self.out)
+        from ..continuation import continue_track
+
+        model = find_context(self.context)
+        observed = self.observed()
+        animation = continue_track(observed, model, seconds=self.seconds, fps=self.fps)
+        shown = len(observed.times)
+        print(f"{shown} states over {float(observed.times[-1]):.3g} s, {self.seconds:g} s more")
+        self.write(animation, self.out, f"{self.track.stem}_continued", WHITE)
+
+    def observed(self) -> "Observed":
+        """The track, also that of an animation's object."""
+        from ..continuation import Observed, read_track
+        from ..exports.replay import FORMAT, load_animation
+        from ..files import existing_file
+
+        existing_file(self.track, "a track: .json, .npz, or a dump of Gaussians")
+        ours = self.track.suffix == ".json" and FORMAT.encode() in self.track.read_bytes()[:4096]
+        if not ours:
+            return read_track(self.track)
+        made = load_animation(self.track)
+        if self.object not in made.states:
+            known = ", ".join(map(str, made.states))
+            raise InputError(f"--object {self.object}: the animation has the objects {known}")
+        rows = made.scene.ids == self.object
+        scene = made.scene.replace(ids=rows.logical_not().to(made.scene.ids.dtype).neg())
+        return Observed(made.times, made.states[self.object], scene, made.world)

@@ -1,0 +1,29 @@
+"""What defines ContextNND besides its weights."""
+
+from dataclasses import dataclass
+
+from ...errors import InputError
+
+SEEN = 16  # states that can be shown, at most
+RATE = 24.0  # Hz at which they are shown: frame j is j / 24 s after the first
+
+
+@dataclass(frozen=True)
+class ContextConfig:
+    """Sizes of the two networks."""
+
+    width: int = 512
+    """Width of the reader, which turns what was seen into a context."""
+    blocks: int = 4
+    """Residual blocks of the reader."""
+    hidden: int = 128
+    """Width of the decoder, which is evaluated once for each time."""
+    layers: int = 3
+    """Hidden layers of the decoder."""
+    hypotheses: int = 3
+    """Futures that the model can hold at once."""
+
+    def __post_init__(self) -> None:
+        for name in ("width", "blocks", "hidden", "layers", "hypotheses"):
+            if getattr(self, name) < 1:
+                raise InputError(f"{name} must be at least 1, got {getattr(self, name)}")

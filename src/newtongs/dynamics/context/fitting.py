@@ -1,0 +1,190 @@
+"""An object of any size, anywhere, as ContextNND knows objects; and what it predicts, back again.
+
+The model was trained on objects of scale 0.18 to 0.36 that start within two units of the origin,
+above a floor at zero, under a gravity of 9.81, and it knows nothing else. Where an object is of
+another size, lengths are scaled to the nearest of these and times by its square root, which leaves
+gravity as it is. Where it starts farther away, the start is put at x = z = 0. Heights are above the
+floor. The orientation of the start is taken out, since training had none. Within the trained sizes
+and places nothing is changed: State-32's sequences are read as they are.
+"""
+
+import math
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import torch
+from torch import Tensor
+
+from ... import rotations
+from ...errors import InputError
+from ...state import State, pack
+from ...types import StateTensor, Times, Vec3
+from .config import RATE, SEEN
+from .model import ContextNND
+
+SIZES = (0.18, 0.36)  # scales of the objects in training
+TARGETS = (0.2, 0.27, 0.34)  # sizes that are tried
+HEIGHTS = (2.0, 3.3)  # likewise, of what flies: it may be a throw from higher up
+PLAIN = 2.0  # how much better another way to show it must explain what was seen
+NEAR = 2.0  # how far from the origin they start, at most
+CLOSING = 0.15  # s, in which a prediction that starts beside the last observed state joins it
+
+
+@dataclass(frozen=True)
+class Fitting:
+    """How one object is shown to the model."""
+
+    size: float
+    """Units of the world in a unit of the model."""
+    start: Vec3
+    """What is at x = z = 0 and at floor height for the model ``(3,)``."""
+    turn: Tensor
+    """Orientation of the first state ``(4,)``."""
+
+    @classmethod
+    def of(cls, z0: StateTensor, *, floor: float = 0.0) -> "Fitting":
+        """For an object that starts as ``z0 (22,)`` above a floor at that height."""
+        x = State(z0)
+        mean = float(x.s.mean())
+        size = mean / min(max(mean, SIZES[0]), SIZES[1])
+        near = bool((x.p[::2].abs() <= NEAR * size).all())
+        start = torch.tensor([0.0 if near else float(x.p[0]), floor, 0.0 if near else float(x.p[2])])
+        return cls(size, start.to(z0), x.q)
+
+    @classmethod
+    def others(cls, z0: StateTensor, *, floor: float = 0.0) -> "list[Fitting]":
+        """Other ways to show the same object: of other sizes, at the origin, higher up."""
+        x = State(z0)
+        middle = [float(x.p[0]), 0.0, float(x.p[2])]
+        found = []
+        for target in TARGETS:
+            size = float(x.s.mean()) / target
+            for height in (None, *HEIGHTS):
+                down = floor if height is None else float(x.p[1]) - size * height
+                start = torch.tensor([middle[0], down, middle[2]]).to(z0)
+                found.append(cls(size, start, x.q))
+        return found
+
+    @property
+    def pace(self) -> float:
+        """Seconds of the world in a second of the model."""
+        return math.sqrt(self.size)
+
+    def to_model(self, z: StateTensor) -> StateTensor:
+        """States ``(T, 22)`` of the world for the model; spins about the world's axes."""
+        x, size, speed = State(z), self.size, self.size / self.pace
+        away = rotations.conjugate(self.turn).expand_as(x.q)
+        return pack(
+            p=(x.p - self.start) / size, q=rotations.multiply(x.q, away), v=x.v / speed,
+            w=rotations.rotate(x.q, x.w) * self.pace, s=x.s / size, u=x.u / speed,
+            m=x.m, e=x.e, mu=x.mu,
+        )  # fmt: skip
+
+    def to_world(self, z: StateTensor) -> StateTensor:
+        """What the model says ``(T, 22)``, in the world."""
+        x, size, speed = State(z), self.size, self.size / self.pace
+        q = rotations.multiply(x.q, self.turn.expand_as(x.q))
+        w = rotations.rotate(rotations.conjugate(q), x.w) / self.pace
+        return pack(
+            p=size * x.p + self.start, q=q, v=speed * x.v, w=w, s=size * x.s, u=speed * x.u,
+            m=x.m, e=x.e, mu=x.mu,
+        )  # fmt: skip
+
+
+@torch.no_grad()
+def predict(
+    model: ContextNND, z0: StateTensor, times: Times, *, floor: float = 0.0
+) -> StateTensor:
+    """The likeliest motion ``(T, 22)`` of an object that starts as ``z0 (22,)``."""
+    return _predict(model, z0.unsqueeze(0), torch.zeros(1), times, floor)
+
+
+@torch.no_grad()
+def continued(
+    model: ContextNND, observed: StateTensor, at: Times, times: Times, *, floor: float = 0.0
+) -> StateTensor:
+    """States ``(T, 22)`` at ``times``: as observed up to the last one, then as predicted.
+
+    Args:
+        model: in float32.
+        observed: states ``(k, 22)``; the last of them that 16 frames of the model span are read.
+        at: their times ``(k,)``, increasing.
+        times: ``(T,)`` seconds; those before the last observed time are interpolated.
+        floor: height of the floor.
+    """
+    if len(observed) != len(at) or not bool((at.diff() > 0).all()):
+        raise InputError("a track has a time for each state, and its times increase")
+    span = (SEEN - 1) / RATE * Fitting.of(observed[-1]).pace
+    recent = at >= at[-1] - span - 1e-9
+    window, when = observed[recent], at[recent]
+    after = times > at[-1] + 1e-9
+    ahead = torch.cat([at[-1:], times[after].to(at)])
+    future = _predict(model, window, when, ahead, floor)
+    fade = torch.exp(-(ahead - at[-1]) / CLOSING).unsqueeze(-1)
+    x, last = State(future), State(observed[-1:])
+    gap = last.p - x.p[:1]
+    x.p.add_((fade * gap).to(future))
+    x.v.add_((-fade / CLOSING * gap).to(future))
+    seen = interpolated(observed, at, times[~after].to(at))
+    return torch.cat([seen, future[1:].to(seen)])
+
+
+def _predict(
+    model: ContextNND, observed: StateTensor, at: Times, times: Times, floor: float
+) -> StateTensor:
+    """The likeliest motion after a window of states ``(k, 22)``, in float64.
+
+    With three states or more, an object that is shown as it is and not understood (the prediction
+    does not even pass through what was seen) is shown in other ways, and the one counts that
+    explains best what was seen.
+    """
+    z = observed.double()
+    fits = [Fitting.of(z[0], floor=floor)]
+    if len(z) >= 3:
+        fits += Fitting.others(z[0], floor=floor)
+    ahead = [_shown(model, fit, z, at.double(), times.double()) for fit in fits]
+    misfit = torch.tensor([found.misfit for found in ahead])
+    misfit[0] /= PLAIN
+    return ahead[int(misfit.argmin())].states
+
+
+class Shown(NamedTuple):
+    """What one way to show an object gives."""
+
+    misfit: float  # mean distance to the positions that were seen, in units of the world
+    states: StateTensor  # (T, 22)
+
+
+def _shown(
+    model: ContextNND, fit: Fitting, z: StateTensor, at: Times, times: Times
+) -> Shown:
+    frames = int((float(at[-1] - at[0]) / fit.pace) * RATE + 1e-3) + 1
+    shown = at[0] + torch.arange(min(frames, SEEN)).double() / RATE * fit.pace
+    read = fit.to_model(interpolated(z, at, shown))
+    elapsed = torch.cat([at, times]) - float(at[0])
+    found = model.likeliest(read.unsqueeze(0).to(model.like), (elapsed / fit.pace).to(model.like))
+    world = fit.to_world(found[0].double())
+    error = State(world[: len(at)]).p - State(z).p
+    return Shown(float(torch.linalg.vector_norm(error, dim=-1).mean()), world[len(at) :])
+
+
+def interpolated(z: StateTensor, at: Times, times: Times) -> StateTensor:
+    """States in between ``(T, 22)``, every channel on a line, orientations at unit length."""
+    if len(z) == 1:
+        return z.expand(len(times), -1).clone()
+    i = torch.searchsorted(at.contiguous(), times.contiguous(), right=True)
+    i = i.clamp(1, len(at) - 1)
+    share = ((times - at[i - 1]) / (at[i] - at[i - 1])).clamp(0, 1).unsqueeze(-1).to(z)
+    a, b = z[i - 1], z[i]
+    flipped = (State(a).q * State(b).q).sum(-1, keepdim=True) < 0
+    b = torch.where(flipped, pack_flipped(b), b)
+    between = torch.lerp(a, b, share)
+    State(between).q.copy_(rotations.normalize(State(between).q))
+    return between
+
+
+def pack_flipped(z: StateTensor) -> StateTensor:
+    """The same states with the other quaternion of each rotation."""
+    z = z.clone()
+    State(z).q.neg_()
+    return z
