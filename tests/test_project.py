@@ -18,7 +18,7 @@ LAYERS = [
     {"state"},
     {"motions", "dynamics", "scene"}, {"templates", "world"}, {"pushes"},
     {"render", "datasets", "stage"}, {"actors", "ground", "staging"},
-    {"training", "evaluation", "figures", "exports", "animator"}, {"report"},
+    {"training", "evaluation", "figures", "exports", "animator"}, {"factory", "report"},
     {"studio"}, {"cli"},
     {"__init__", "__main__"},
 ]  # fmt: skip
@@ -103,6 +103,7 @@ def test_import_is_lazy():
 HEAVY = ["torch", "numba", "scipy", "matplotlib", "mujoco", "numpy", "rich", "imageio"]
 COMMANDS = [
     ["animate"], ["studio"], ["inspect"], ["collider"], ["convert"], ["replay"], ["gallery"],
+    ["factory"],
     ["data", "state32"],
     ["data", "gaussian32"], ["data", "same32"], ["data", "common12"], ["data", "scene"],
     ["evaluate"], ["train"], ["reproduce"], ["figure", "motions"], ["figure", "gaussian32"],

@@ -5,6 +5,11 @@ largest share of its light, or to none where most of it comes from the backgroun
 is the mean over that slot alone, weighted as the colours are: at an edge it is the depth of what
 the pixel shows, not of a place between two things.
 
+A Gaussian's depth differs from pixel to pixel: it is where the pixel's ray meets the most of it,
+not the depth of its centre as in a renderer's depth. On a curved surface the front one of two that
+overlap always lies nearer to the camera's axis, and its centre nearer than the surface: centres
+would put a ball's skin too far forward by some part of a Gaussian's width, and flow with it.
+
 Numba's cache knows this file's own text alone: after changing a constant that is imported here,
 remove the ``__pycache__`` beside it.
 """
@@ -16,10 +21,11 @@ import numpy as np
 import torch
 
 from ..scene import Camera
-from ..scene.frames import AnimatedScene
+from ..scene.frames import AnimatedScene, Frame
 from ..threads import Share, sharing
 from . import ewa
 from .ewa_film import Film
+from .ewa_project import View
 from .ewa_records import (
     DEPTH,
     EXT_X,
@@ -66,6 +72,7 @@ from .ewa_tiles import (
     bin_strips,
     bin_tiles,
 )  # fmt: skip
+from .footprint import EPS2D
 from .prepare import prepare
 from .rendering import Rendering
 
@@ -79,7 +86,7 @@ class Labels(NamedTuple):
     slot: Any
     """int16: which slot is seen, or -1."""
     depth: Array
-    """Along the camera's axis, in scene units; 0 where nothing is seen."""
+    """Along the camera's axis, in scene units; 0 where nothing is seen. Of the surface, see above."""
     share: Array
     """Part of the pixel's light that comes from its slot, 0 to 1."""
 
@@ -115,9 +122,21 @@ class LabelledFilm(Film):
     ) -> None:
         super().__init__(scenes, camera, background, share)
         self.slots, self.count = slots, int(slots.max(initial=0)) + 1
+        self.slopes = np.zeros((len(self.records), 2), np.float32)
+        its = self.rows[: self.still]
+        means, covariances = ewa.array(scenes.scene.means), ewa.array(scenes.covariances())
+        depth_slopes(means, covariances, its, self.view, self.slopes)
         self.still_labels = Labels.empty(camera)
         self.labels = self.still_labels
         self._label(self.still_labels, NO_INDICES, np.zeros(len(self.lists) + 1, np.int64), True)
+
+    def _project(self, frame: Frame, shaded: Indices, factors: Array) -> int:
+        moving = super()._project(frame, shaded, factors)
+        behind = slice(self.still, self.still + moving)
+        its = np.searchsorted(self.moving_rows, self.rows[behind]).astype(np.int32)
+        means, covariances = ewa.array(frame.means), ewa.array(frame.covariances)
+        depth_slopes(means, covariances, its, self.view, self.slopes[behind])
+        return moving
 
     def _redrawn(self, moving: int, changed: Any) -> Array:
         out = super()._redrawn(moving, changed)
@@ -135,8 +154,9 @@ class LabelledFilm(Film):
             at, lists = self.lists[s]
             its = members[start[s] : start[s + 1]]
             label_strip(
-                self.records, self.rows, self.slots, self.count, at, lists, its, s, everywhere, *out
-            )
+                self.records, self.slopes, self.rows, self.slots, self.count, at, lists, its, s,
+                everywhere, *out,
+            )  # fmt: skip
 
         self.share(label, range(len(self.lists)))
 
@@ -153,20 +173,28 @@ def _from_everywhere(
         with torch.no_grad():
             layer = ewa.projected(ewa.splats_of(splat), ewa.view_of(camera), share)
             drawn = ewa.draw_layer(layer, camera, ewa.array(splat.background), share)
-        out = Labels.empty(camera)
-        _label_lists(layer.records, layer.rows, slots, drawn.lists, out, share)
+        out, slopes = Labels.empty(camera), np.empty((len(layer.rows), 2), np.float32)
+        means, covariances = ewa.array(frame.means), ewa.array(frame.covariances)
+        depth_slopes(means, covariances, layer.rows, ewa.view_of(camera), slopes)
+        _label_lists(layer.records, slopes, layer.rows, slots, drawn.lists, out, share)
         yield ewa.rendering(drawn.pixels), out
 
 
 def _label_lists(
-    records: Array, rows: Indices, slots: Any, lists: list[Any], out: Labels, share: Share
+    records: Array,
+    slopes: Array,
+    rows: Indices,
+    slots: Any,
+    lists: list[Any],
+    out: Labels,
+    share: Share,
 ) -> None:
     """Label a whole picture from the lists that drew it."""
     count = int(slots.max(initial=0)) + 1
 
     def label(s: int) -> None:
         at, its = lists[s]
-        label_strip(records, rows, slots, count, at, its, NO_INDICES, s, True, *out)
+        label_strip(records, slopes, rows, slots, count, at, its, NO_INDICES, s, True, *out)
 
     share(label, range(len(lists)))
 
@@ -174,9 +202,52 @@ def _label_lists(
 # --- compiled -------------------------------------------------------------------------------------
 
 
+@compiled("contract")
+def depth_slopes(means: Array, covariances: Array, rows: Indices, view: View, out: Array) -> None:
+    """How depth changes over each Gaussian's picture ``(n, 2)``: scene units a pixel along x, y.
+
+    ``Cov(z, uv) Cov(uv)^-1`` of the projected Gaussian, low-pass included: where along the ray of a
+    pixel there is the most of it.
+    """
+    W = view.w2c
+    for i in range(len(rows)):
+        m, c = means[rows[i]], covariances[rows[i]]
+        z = W[2, 0] * m[0] + W[2, 1] * m[1] + W[2, 2] * m[2] + W[2, 3]
+        x = (W[0, 0] * m[0] + W[0, 1] * m[1] + W[0, 2] * m[2] + W[0, 3]) / z
+        y = (W[1, 0] * m[0] + W[1, 1] * m[1] + W[1, 2] * m[2] + W[1, 3]) / z
+        jx, jy = view.fx / z, view.fy / z
+        u0, u1, u2 = (
+            jx * (W[0, 0] - x * W[2, 0]),
+            jx * (W[0, 1] - x * W[2, 1]),
+            jx * (W[0, 2] - x * W[2, 2]),
+        )
+        v0, v1, v2 = (
+            jy * (W[1, 0] - y * W[2, 0]),
+            jy * (W[1, 1] - y * W[2, 1]),
+            jy * (W[1, 2] - y * W[2, 2]),
+        )
+        a0, a1, a2 = (
+            c[0] * u0 + c[1] * u1 + c[2] * u2,
+            c[1] * u0 + c[3] * u1 + c[4] * u2,
+            c[2] * u0 + c[4] * u1 + c[5] * u2,
+        )
+        b0, b1, b2 = (
+            c[0] * v0 + c[1] * v1 + c[2] * v2,
+            c[1] * v0 + c[3] * v1 + c[4] * v2,
+            c[2] * v0 + c[4] * v1 + c[5] * v2,
+        )
+        uu, uv = u0 * a0 + u1 * a1 + u2 * a2 + EPS2D, u0 * b0 + u1 * b1 + u2 * b2
+        vv = v0 * b0 + v1 * b1 + v2 * b2 + EPS2D
+        zu = W[2, 0] * a0 + W[2, 1] * a1 + W[2, 2] * a2
+        zv = W[2, 0] * b0 + W[2, 1] * b1 + W[2, 2] * b2
+        det = uu * vv - uv * uv
+        out[i, 0], out[i, 1] = (zu * vv - zv * uv) / det, (zv * uu - zu * uv) / det
+
+
 @compiled("contract", "nsz")
 def _weigh(
     records: Array,
+    slopes: Array,
     n: int,
     hx: np.float32,
     hy: np.float32,
@@ -193,7 +264,7 @@ def _weigh(
         records[n, OPACITY],
         -records[n, G] * records[n, A],
     )
-    z = records[n, DEPTH]
+    z, zx, zy = records[n, DEPTH], slopes[n, 0], slopes[n, 1]
     for k in range(BLOCK):
         dx, dy = GRID_X[k] + hx, GRID_Y[k] + hy
         u, v = ux * dx + slope * dy, vy * dy
@@ -211,12 +282,13 @@ def _weigh(
         w = t - left if left > STOP else ZERO
         light[at + k] = left if left > STOP else -abs(t)
         weight[base + k] += w
-        depth[base + k] += w * z
+        depth[base + k] += w * (z + zx * dx + zy * dy)
 
 
 @compiled()
 def _add(
     records: Array,
+    slopes: Array,
     n: int,
     x0: int,
     y0: int,
@@ -247,7 +319,7 @@ def _add(
             if (closed >> (j * WIDE + i)) & 1:
                 continue
             at = np.uint64(j * WIDE + i) * BLOCK
-            _weigh(records, n, dx, dy, at, first + at, light, weight, depth)
+            _weigh(records, slopes, n, dx, dy, at, first + at, light, weight, depth)
 
 
 @compiled()
@@ -275,6 +347,7 @@ def _place(x: int, y: int) -> Any:
 @compiled()
 def _weigh_lists(
     records: Array,
+    slopes: Array,
     rows: Indices,
     slots: Any,
     a: Indices,
@@ -298,7 +371,7 @@ def _weigh_lists(
             first = near < far or (near == far and rows[a[i]] < rows[b[j]])
         at = a[i] if first else b[j]
         i, j = i + first, j + (not first)
-        _add(records, at, x0, y0, slots[rows[at]], light, weight, depth, closed)
+        _add(records, slopes, at, x0, y0, slots[rows[at]], light, weight, depth, closed)
 
 
 @compiled()
@@ -330,6 +403,7 @@ def _decide(
 @compiled()
 def label_strip(
     records: Array,
+    slopes: Array,
     rows: Indices,
     slots: Any,
     count: int,
@@ -355,5 +429,5 @@ def label_strip(
         if not (everywhere or len(new)):
             continue
         light[:], weight[:], depth[:] = ONE, ZERO, ZERO
-        _weigh_lists(records, rows, slots, its, new, t * TILE, y0, light, weight, depth)
+        _weigh_lists(records, slopes, rows, slots, its, new, t * TILE, y0, light, weight, depth)
         _decide(count, t * TILE, y0, light, weight, depth, slot, z, share)
