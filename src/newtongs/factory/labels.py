@@ -22,6 +22,8 @@ Array: TypeAlias = npt.NDArray[Any]
 
 SAME_DEPTH = 0.02  # relative: a point this near to what the next frame shows there is what it shows
 HALF = np.float16
+PIXEL_STEP = 1 / 64  # flow is rounded to this: a tenth of what matters, and half the bytes
+METRE_STEP = 2.0**-13  # scene flow likewise: an eighth of a millimetre
 
 
 class ViewLabels(NamedTuple):
@@ -149,7 +151,7 @@ class Step(NamedTuple):
             rows, columns = np.nonzero((slot >= 0) & (slot < self.motion.count))
         else:
             rows, columns = np.nonzero(slot != NOTHING)
-            out.flow[t] = self._sky()
+            out.flow[t] = rounded(self._sky(), PIXEL_STEP)
         if not len(rows):
             return
         x, y = columns + 0.5, rows + 0.5
@@ -157,8 +159,9 @@ class Step(NamedTuple):
         points = lens.points(x, y, self.here.depth[rows, columns].astype(float))
         moved = self.motion.onwards(slot[rows, columns], points, t)
         pixels, depth = after.pixels(moved)
-        out.flow[t, rows, columns] = pixels - np.stack([x, y], -1)
-        out.scene_flow[t, rows, columns] = self._in_physics(moved - points)
+        out.flow[t, rows, columns] = rounded(pixels - np.stack([x, y], -1), PIXEL_STEP)
+        way = self._in_physics(moved - points)
+        out.scene_flow[t, rows, columns] = rounded(way, METRE_STEP)
         out.visible[t, rows, columns] = self._shown(slot[rows, columns], pixels, depth)
 
     def _in_physics(self, way: Array) -> Array:
@@ -184,3 +187,8 @@ class Step(NamedTuple):
         away = lens._replace(t=np.zeros(3)).points(x, y, np.ones_like(x))
         pixels, _ = after._replace(t=np.zeros(3)).pixels(away)
         return (pixels - np.stack([x, y], -1)).reshape(*rows.shape, 2)
+
+
+def rounded(x: Array, step: float) -> Array:
+    """To multiples of ``step``."""
+    return step * np.rint(x / step)
