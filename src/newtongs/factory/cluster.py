@@ -5,6 +5,7 @@ with its node is started again elsewhere, and gives the same bytes. All nodes ne
 the output folder under the same path.
 """
 
+import os
 import socket
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -22,11 +23,19 @@ from .spec import Spec
 RETRIES = 5  # of a task whose node dies
 KEPT = 32  # scenes that a worker keeps open
 PATIENCE = 5.0  # seconds until a cluster that does not answer is told
+LOOPBACK = ("127.0.0.1:", "localhost:")
 GPU_SHARE = 0.25  # of a GPU that a task of the renderer gsplat takes
 
 
-def ray_module() -> Any:
-    """Ray, or what to install."""
+def ray_module(address: str = "") -> Any:
+    """Ray, or what to install.
+
+    By itself it takes 127.0.0.1 for this machine's address in the network, where a cluster that
+    was started on the loopback address does not listen. This word, which Ray reads when it is
+    imported, makes it believe the address.
+    """
+    if address.startswith(LOOPBACK):
+        os.environ.setdefault("RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER", "0")
     try:
         import ray
     except ImportError as error:
@@ -100,8 +109,8 @@ class Cluster:
     """A Ray cluster that is running already."""
 
     def __init__(self, spec: Spec, address: str) -> None:
-        self.spec, self.ray = spec, ray_module()
         check_address(address)
+        self.spec, self.ray = spec, ray_module(address)
         try:
             self.ray.init(address, log_to_driver=False, logging_level="ERROR", configure_logging=True)
         except Exception as error:  # Ray has a dozen kinds
