@@ -21,7 +21,7 @@ from newtongs.factory.run import by_reason, check_folder, check_space, produce
 from newtongs.factory.sample import Clock, Refused, make_sample
 from newtongs.factory.scenes import divided, find_scenes, splits_of_shards, whole_parts
 from newtongs.factory.shards import entry, is_done, make_shard, shards_of
-from newtongs.factory.spec import Spec, load_spec, shipped
+from newtongs.factory.spec import load_spec, shipped
 from newtongs.state import State
 
 TINY = """
@@ -47,9 +47,7 @@ def spec_of(folder, text=TINY, **changes):
 
 def digests(folder):
     names = [*folder.glob("*.tar"), *folder.glob("parts/*"), folder / "index.parquet"]
-    return {
-        str(p.relative_to(folder)): hashlib.sha256(p.read_bytes()).hexdigest() for p in names
-    }
+    return {str(p.relative_to(folder)): hashlib.sha256(p.read_bytes()).hexdigest() for p in names}
 
 
 @pytest.fixture(scope="module")
@@ -278,7 +276,9 @@ def test_lossless_pictures_come_back_bit_for_bit():
 
     frames = np.random.default_rng(0).integers(0, 255, (3, 16, 16, 3), dtype=np.uint8)
     data = webp(frames, 24.0)
-    back = [np.asarray(f.convert("RGB")) for f in ImageSequence.Iterator(Image.open(io.BytesIO(data)))]
+    back = [
+        np.asarray(f.convert("RGB")) for f in ImageSequence.Iterator(Image.open(io.BytesIO(data)))
+    ]
     np.testing.assert_array_equal(back, frames)
     assert mp4(frames, 24.0) == mp4(frames, 24.0)
 
@@ -379,7 +379,7 @@ def test_a_full_disk_is_one_line_and_leaves_nothing_half_written(tmp_path, monke
         raise OSError(errno.ENOSPC, "No space left on device")
 
     monkeypatch.setattr(shard_files, "make_sample", full)
-    with pytest.raises(InputError, match="cannot write shard .*No space left"):
+    with pytest.raises(InputError, match=r"cannot write shard .*No space left"):
         make_shard(spec, scenes, shards_of(spec, scenes)[0], out, lambda s: None, lambda: None)
     assert {p.name for p in out.iterdir()} == {"spec.json"}
 
@@ -392,7 +392,7 @@ def test_too_little_space_is_told_before_the_work(tmp_path, monkeypatch):
 
 
 def test_a_cluster_that_does_not_answer_is_one_line():
-    with pytest.raises(InputError, match="no cluster answers at 127.0.0.1:9"):
+    with pytest.raises(InputError, match=r"no cluster answers at 127\.0\.0\.1:9"):
         check_address("127.0.0.1:9")
     with pytest.raises(InputError, match="expected HOST:PORT"):
         check_address("somewhere")

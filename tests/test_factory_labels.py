@@ -179,9 +179,7 @@ def seen_gaussians(animation, t, camera, count=1200):
 
 def ways(animation, t, cameras, rows):
     """Pixels of Gaussians' centres in two frames, straight from the frames that are drawn."""
-    here, there = (
-        frame_of(animation, k).means[rows].double().numpy().copy() for k in (t, t + 1)
-    )
+    here, there = (frame_of(animation, k).means[rows].double().numpy().copy() for k in (t, t + 1))
     a, b = Lens.of(cameras[t]), Lens.of(cameras[t + 1])
     return a.pixels(here)[0], b.pixels(there)[0], there - here
 

@@ -48,16 +48,16 @@ def cluster(monkeypatch):
 def digests(folder):
     """Of all that must be the same."""
     names = [*folder.glob("*.tar"), *folder.glob("parts/*"), folder / "index.parquet"]
-    return {
-        str(p.relative_to(folder)): hashlib.sha256(p.read_bytes()).hexdigest() for p in names
-    }
+    return {str(p.relative_to(folder)): hashlib.sha256(p.read_bytes()).hexdigest() for p in names}
 
 
 def listening():
     """Addresses on which any process of Ray listens."""
     import psutil
 
-    ours = [p for p in psutil.process_iter(["cmdline"]) if "ray" in " ".join(p.info["cmdline"] or [])]
+    ours = [
+        p for p in psutil.process_iter(["cmdline"]) if "ray" in " ".join(p.info["cmdline"] or [])
+    ]
     found = set()
     for process in ours:
         try:

@@ -4,12 +4,12 @@ import numpy as np
 import pytest
 import torch
 
+from newtongs.actors import make_bodies
 from newtongs.animator import frame_times
 from newtongs.errors import InputError
 from newtongs.factory.casts import PHYSICS, make_cast
 from newtongs.factory.contacts import floor_contacts
 from newtongs.factory.spec import Spec
-from newtongs.actors import make_bodies
 from newtongs.pushes import Push
 from newtongs.stage import floor_of, opened
 from newtongs.state import State, make

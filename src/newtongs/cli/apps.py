@@ -15,8 +15,8 @@ if TYPE_CHECKING:
     from tyro.extras import SubcommandApp
 
 ORDER = (
-    "animate", "studio", "inspect", "collider", "replay", "gallery", "factory", "data", "evaluate", "train",
-    "reproduce", "figure", "ablations", "generate", "l4gm",
+    "animate", "studio", "inspect", "collider", "replay", "gallery", "factory", "data",
+    "evaluate", "train", "reproduce", "figure", "ablations", "generate", "l4gm",
 )  # fmt: skip
 FIRST_STEPS = """
 First steps:

@@ -51,7 +51,9 @@ class Factory:
     def run(self) -> None:
         """Check, make, and say what there is."""
         if not self.spec:
-            raise InputError("expected a SPEC, such as small or my_spec.toml; see newtongs factory --help")
+            raise InputError(
+                "expected a SPEC, such as small or my_spec.toml; see newtongs factory --help"
+            )
         if not 1 <= self.workers <= MOST_WORKERS:
             raise InputError(f"--workers: expected 1 to {MOST_WORKERS}, got {self.workers}")
         check_folder(self.out)
@@ -115,4 +117,6 @@ def forecast_lines(found: "Forecast", spec: "Spec", workers: int) -> list[str]:
     ]
     words = ", ".join(f"{n} {reason}" for reason, n in found.failures.items()) or "nothing"
     lines.append(f"refused on the way: {words}; given up: {found.given_up}")
-    return lines + [f"scene {s} would be left out: {line}" for s, line in found.refused_scenes.items()]
+    return lines + [
+        f"scene {s} would be left out: {line}" for s, line in found.refused_scenes.items()
+    ]

@@ -112,7 +112,9 @@ class Cluster:
         check_address(address)
         self.spec, self.ray = spec, ray_module(address)
         try:
-            self.ray.init(address, log_to_driver=False, logging_level="ERROR", configure_logging=True)
+            self.ray.init(
+                address, log_to_driver=False, logging_level="ERROR", configure_logging=True
+            )
         except Exception as error:  # Ray has a dozen kinds
             line = (str(error).splitlines() or [type(error).__name__])[0]
             raise InputError(f"--ray: the cluster at {address} cannot be joined: {line}") from error
@@ -141,9 +143,7 @@ class Cluster:
         gpus = {"num_gpus": GPU_SHARE} if self.spec.renderer == "gsplat" else {}
         task, total = self.task(**gpus)(_shard), sum(s.films for s in shards)
         place = out.absolute()
-        jobs = [
-            task.remote(self.spec, list(scenes), s, place, self.stored, films) for s in shards
-        ]
+        jobs = [task.remote(self.spec, list(scenes), s, place, self.stored, films) for s in shards]
         for _, log in self._finished(jobs, lambda: self._look(films, told, total)):
             yield log
         told("films", total, total)

@@ -93,5 +93,3 @@ def joined(*parts: Contacts) -> Contacts:
     columns = [np.concatenate(x) for x in zip(*parts, strict=True)]
     order = np.lexsort((columns[4], columns[3], columns[0]))
     return Contacts(*(x[order] for x in columns))
-
-

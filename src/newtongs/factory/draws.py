@@ -129,9 +129,7 @@ def _aimed(one: PushDraw, cast: Cast, index: int) -> Vector:
     stage = cast.stage
     loose = list(stage.indices)[stage.count :]
     target = loose[int(one.target * len(loose))]
-    here, there = (
-        State(initial_state(stage, i, STANDING)).p.double() for i in (index, target)
-    )
+    here, there = (State(initial_state(stage, i, STANDING)).p.double() for i in (index, target))
     way = there - here
     seconds = min(float(way.norm()) / max(one.speed, 1e-3), FAR)
     velocity = way / seconds

@@ -133,8 +133,14 @@ def _files(
         yield f"rgb{v}.{spec.rgb}", encode.RGB[spec.rgb](view.rgb, spec.fps)
         arrays = {name: x for name, x in view._asdict().items() if name != "rgb"}
         yield f"labels{v}.npz", encode.npz(arrays)
-    yield "states.npz", encode.npz(
-        {"times": film.animation.times.numpy(), "states": film.states.numpy().astype(np.float32)}
+    yield (
+        "states.npz",
+        encode.npz(
+            {
+                "times": film.animation.times.numpy(),
+                "states": film.states.numpy().astype(np.float32),
+            }
+        ),
     )
     yield "contacts.npz", encode.npz(film.contacts._asdict())
     yield "cameras.npz", encode.npz(camera_arrays(film, views))

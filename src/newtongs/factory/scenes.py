@@ -106,7 +106,9 @@ def whole_parts(total: int, parts: Sequence[float]) -> list[int]:
     counts = [max(1, int(x)) for x in exact]
     while sum(counts) != total:
         step = 1 if sum(counts) < total else -1
-        off = [step * (x - n) if n + step > 0 else -total for x, n in zip(exact, counts, strict=True)]
+        off = [
+            step * (x - n) if n + step > 0 else -total for x, n in zip(exact, counts, strict=True)
+        ]
         counts[off.index(max(off))] += step
     return counts
 

@@ -43,9 +43,7 @@ class Forecast:
 
 
 @one_thread()
-def dry_run(
-    spec: Spec, folder: Path, out: Path, told: Callable[[str, int, int], None]
-) -> Forecast:
+def dry_run(spec: Spec, folder: Path, out: Path, told: Callable[[str, int, int], None]) -> Forecast:
     """Make nine films, evenly over all, and write ``sheet.png``."""
     check_motions(spec)
     scenes = find_scenes(spec, folder)

@@ -25,6 +25,14 @@ Renderer: TypeAlias = Literal["ewa", "gsplat"]
 
 SHIPPED = Path(__file__).parent / "specs"
 MOST_OBJECTS = 250  # ids of a picture are bytes
+# Defaults of what is drawn anew for every film.
+THROWN, UPWARDS, AROUND = Numbers.between(1, 4), Numbers.between(0, 60), Numbers.between(0, 360)
+TUMBLING, COMMON, FROM_ABOVE = (
+    Numbers("normal", (0.0, 3.0)),
+    Numbers.between(0.2, 0.8),
+    Numbers.between(8, 40),
+)
+ONE, FIFTH = Numbers.fixed(1), Numbers.fixed(0.2)
 FORMAT = 1  # of the shards; a change makes other bytes of the same spec
 
 
@@ -47,26 +55,29 @@ class Objects:
 class Pushes:
     """How an object is thrown. Directions are those of the physics frame, y up."""
 
-    speed: Numbers = Numbers.between(1.0, 4.0)
-    """Metres a second."""
-    heading: Numbers = Numbers.between(0.0, 360.0)
+    speed: Numbers = THROWN
+    """Metres a second; 1 to 4."""
+    heading: Numbers = AROUND
     """Degrees around up: 0 is +x, 90 is -z."""
-    rise: Numbers = Numbers.between(0.0, 60.0)
-    """Degrees above the horizon."""
-    spin: Numbers = Numbers("normal", (0.0, 3.0))
-    """Radians a second about each of the three axes."""
+    rise: Numbers = UPWARDS
+    """Degrees above the horizon; 0 to 60."""
+    spin: Numbers = TUMBLING
+    """Radians a second about each of the three axes; normal, with deviation 3."""
     aim: Aim = "free"
     """free: by heading and rise. loose: on a flight that hits a loose object, drawn by lot."""
 
 
 @dataclass(frozen=True)
 class Materials:
-    """What pushed objects are made of, as in :class:`newtongs.Push`."""
+    """What pushed objects are made of, as in :class:`newtongs.Push`.
 
-    mass: Numbers = Numbers.fixed(1.0)
-    restitution: Numbers = Numbers.between(0.2, 0.8)
-    friction: Numbers = Numbers.between(0.2, 0.8)
-    attenuation: Numbers = Numbers.fixed(0.2)
+    Mass 1, restitution and friction from 0.2 to 0.8, attenuation 0.2.
+    """
+
+    mass: Numbers = ONE
+    restitution: Numbers = COMMON
+    friction: Numbers = COMMON
+    attenuation: Numbers = FIFTH
 
 
 @dataclass(frozen=True)
@@ -89,10 +100,10 @@ class Cameras:
     """Views of each film."""
     paths: tuple[CameraPath, ...] = ("still",)
     """One a view by lot: still, orbit (by 90 degrees around the motion) or follow."""
-    azimuth: Numbers = Numbers.between(0.0, 360.0)
+    azimuth: Numbers = AROUND
     """Degrees around the motion."""
-    elevation: Numbers = Numbers.between(8.0, 40.0)
-    """Degrees that a camera looks down."""
+    elevation: Numbers = FROM_ABOVE
+    """Degrees that a camera looks down; 8 to 40."""
     fov: float = 50.0
     """Degrees across the height of the picture."""
 

@@ -20,11 +20,13 @@ body { font: 15px/1.5 system-ui, sans-serif; color: #1c2733; background: #f6f7f9
 main { max-width: 1120px; margin: 0 auto; padding: 24px; }
 h1 { font-size: 24px; margin: 0 0 4px; } h2 { font-size: 17px; margin: 28px 0 8px; }
 .cards { display: grid; grid-template-columns: repeat(auto-fill, minmax(150px, 1fr)); gap: 10px; }
-.card, .plot { background: #fff; border: 1px solid #e1e5ea; border-radius: 8px; padding: 10px 14px; }
-.card b { display: block; font-size: 21px; } .card span, .plot .x { color: #5b6875; font-size: 13px; }
+.card, .plot { background: #fff; border: 1px solid #e1e5ea; border-radius: 8px; }
+.card, .plot { padding: 10px 14px; } .card b { display: block; font-size: 21px; }
+.card span, .plot .x { color: #5b6875; font-size: 13px; }
 .plots { display: grid; grid-template-columns: repeat(auto-fill, minmax(320px, 1fr)); gap: 12px; }
 .plot h3 { font-size: 14px; margin: 0 0 6px; } svg { width: 100%; height: auto; display: block; }
-table { border-collapse: collapse; width: 100%; } td { padding: 2px 6px 2px 0; vertical-align: middle; }
+table { border-collapse: collapse; width: 100%; }
+td { padding: 2px 6px 2px 0; vertical-align: middle; }
 td.n { text-align: right; width: 5em; font-variant-numeric: tabular-nums; }
 td.b { width: 45%; } td.b div { background: #3b7dd8; height: 11px; border-radius: 2px; }
 .strips { background: #fff; border: 1px solid #e1e5ea; border-radius: 8px; padding: 10px; }
@@ -62,7 +64,8 @@ def document(
         "</div>",
     ]
     head = f'<meta charset="utf-8"><title>{escaped(spec.name)}</title><style>{STYLE}</style>'
-    return f'<!doctype html><html lang="en"><head>{head}</head><body><main>{"".join(parts)}</main></body></html>\n'
+    body = f"<body><main>{''.join(parts)}</main></body>"
+    return f'<!doctype html><html lang="en"><head>{head}</head>{body}</html>\n'
 
 
 def escaped(x: object) -> str:
@@ -79,9 +82,7 @@ def sentence(spec: Spec) -> str:
     )
 
 
-def cards(
-    spec: Spec, rows: Sequence[dict[str, Any]], made: Sequence[dict[str, Any]]
-) -> list[str]:
+def cards(spec: Spec, rows: Sequence[dict[str, Any]], made: Sequence[dict[str, Any]]) -> list[str]:
     """The large numbers."""
     attempts = sum(len(row["failures"]) for row in rows) + len(made)
     size = sum(row["bytes"] for row in made)
@@ -89,7 +90,8 @@ def cards(
         "films": f"{len(made):,}", "given up": f"{len(rows) - len(made):,}",
         "attempts": f"{attempts:,}", "scenes": f"{len({row['scene'] for row in made})}",
         "hours of film": f"{len(made) * spec.cameras.count * spec.seconds / 3600:.2f}",
-        "gigabytes": f"{size / 1e9:.2f}", "megabytes a film": f"{size / 1e6 / max(len(made), 1):.2f}",
+        "gigabytes": f"{size / 1e9:.2f}",
+        "megabytes a film": f"{size / 1e6 / max(len(made), 1):.2f}",
         "contacts": f"{sum(row['contacts'] for row in made):,}",
     }  # fmt: skip
     return [f'<div class="card"><b>{v}</b><span>{k}</span></div>' for k, v in shown.items()]
@@ -166,8 +168,8 @@ def counts(title: str, found: "Counter[str]") -> str:
     """A table with bars, the most frequent first."""
     most = max(found.values(), default=1)
     lines = "".join(
-        f'<tr><td>{escaped(name or "none")}</td><td class="b"><div style="width:{100 * n / most:.1f}%">'
-        f'</div></td><td class="n">{n:,}</td></tr>'
+        f'<tr><td>{escaped(name or "none")}</td><td class="b">'
+        f'<div style="width:{100 * n / most:.1f}%"></div></td><td class="n">{n:,}</td></tr>'
         for name, n in sorted(found.items(), key=lambda pair: (-pair[1], pair[0]))
     )
     return f'<div class="plot"><h3>{title}</h3><table>{lines}</table></div>'

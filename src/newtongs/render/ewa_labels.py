@@ -86,7 +86,7 @@ class Labels(NamedTuple):
     slot: Any
     """int16: which slot is seen, or -1."""
     depth: Array
-    """Along the camera's axis, in scene units; 0 where nothing is seen. Of the surface, see above."""
+    """Of the surface, along the camera's axis, in scene units; 0 where nothing is seen."""
     share: Array
     """Part of the pixel's light that comes from its slot, 0 to 1."""
 
