@@ -19,7 +19,7 @@ LAYERS = [
     {"state"},
     {"motions", "dynamics", "scene"}, {"templates", "world"}, {"pushes"},
     {"render", "datasets", "stage"}, {"actors", "continuation", "ground", "staging"},
-    {"training", "evaluation", "figures", "exports", "animator"}, {"report"},
+    {"training", "evaluation", "figures", "exports", "animator"}, {"factory", "report"},
     {"studio"}, {"cli"},
     {"__init__", "__main__"},
 ]  # fmt: skip
@@ -104,9 +104,11 @@ def test_import_is_lazy():
 HEAVY = ["torch", "numba", "scipy", "matplotlib", "mujoco", "numpy", "rich", "imageio"]
 COMMANDS = [
     ["animate"], ["studio"], ["inspect"], ["collider"], ["convert"], ["replay"], ["gallery"],
+    ["factory"],
     ["data", "state32"],
     ["data", "gaussian32"], ["data", "same32"], ["data", "common12"], ["data", "scene"],
-    ["evaluate"], ["train"], ["train-context"], ["continue"], ["reproduce"], ["figure", "context"], ["figure", "motions"], ["figure", "gaussian32"],
+    ["evaluate"], ["train"], ["train-context"], ["continue"], ["reproduce"],
+    ["figure", "context"], ["figure", "motions"], ["figure", "gaussian32"],
     ["figure", "main"], ["figure", "panels"], ["figure", "strip"], ["figure", "first-frame"],
     ["ablations"], ["generate"], ["l4gm", "export"],
 ]  # fmt: skip

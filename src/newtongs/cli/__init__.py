@@ -27,6 +27,7 @@ from . import (  # noqa: F401  (each adds its commands)
     convert,
     data,
     evaluate,
+    factory,
     figure,
     first_frame,
     gallery,

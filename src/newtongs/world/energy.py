@@ -50,6 +50,10 @@ class EnergyGuard:
             setattr(other, name, getattr(self, name).copy())
         return other
 
+    def momenta(self, data: mujoco.MjData) -> Array:
+        """Mass times velocity of the centre ``(K, 3)``."""
+        return self.mass[:, None] * self._energies(data)[2]
+
     def forget(self, index: int) -> None:
         """An object was pushed: its energy is what it has now."""
         self.reference[index] = np.inf

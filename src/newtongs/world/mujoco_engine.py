@@ -23,6 +23,7 @@ from ..state import State
 from ..types import GRAVITY, StateTensor
 from .bodies import Body
 from .bounce import IMPEDANCE, damping, stiffness
+from .contacts import ContactRecorder, Contacts
 from .energy import EnergyGuard
 from .surroundings import Surroundings
 
@@ -58,8 +59,14 @@ class MujocoEngine:
     """One MuJoCo model and its data."""
 
     def __init__(
-        self, objects: Sequence[Body], dynamics: Dynamics, surroundings: Surroundings
+        self,
+        objects: Sequence[Body],
+        dynamics: Dynamics,
+        surroundings: Surroundings,
+        *,
+        record: bool = False,
     ) -> None:
+        """``record`` notes all contacts, which takes single ticks and so some time."""
         self.objects, self.dynamics = objects, dynamics
         self.model = _compile(objects, surroundings)
         self.data = mujoco.MjData(self.model)
@@ -71,6 +78,9 @@ class MujocoEngine:
         self.driven = {i: body.track for i, body in enumerate(objects) if body.track is not None}
         z0 = torch.stack([body.z0.double() for body in objects])
         self.guard = EnergyGuard(self.model, list(self.driven))
+        self.recorder: ContactRecorder | None = None
+        if record:
+            self.recorder = ContactRecorder(self.model, self.guard, list(self.driven), 1 / TICKS)
         self._fixed = z0  # scale and material, which do not change
         for i, z in enumerate(z0):  # poses are the model's; writing one would wake what sleeps
             self._write_rates(i, z)
@@ -117,6 +127,11 @@ class MujocoEngine:
         # Plus zero: a negative zero would wake what sleeps.
         self.data.qvel[6 * index : 6 * index + 6] = torch.cat([x.v, x.w]).numpy() + 0.0
 
+    @property
+    def contacts(self) -> Contacts | None:
+        """Who touched whom up to the last frame, where it was recorded."""
+        return None if self.recorder is None else self.recorder.contacts
+
     def snapshot(self) -> Any:
         """MuJoCo's data, whole."""
         counts = self.quiet.copy(), self.aloft.copy(), self.halfway.copy()
@@ -142,6 +157,8 @@ class MujocoEngine:
         for done, time in enumerate(times):
             self._reach(math.floor(time * TICKS + 0.5 + TIE))
             frames.append(self.states)
+            if self.recorder is not None:
+                self.recorder.close_frame()
             if tell is not None:
                 tell(done + 1, len(times))
         return torch.stack(frames)
@@ -158,15 +175,33 @@ class MujocoEngine:
                 self._drive()
             if self.tick % HELD == 0:
                 self._apply()
-            mujoco.mj_step(self.model, self.data, due - self.tick)
-            self.tick = due
+            self._step(due)
             if due % WATCHED == 0:
-                self.guard.check(self.data, WATCHED / TICKS)
+                self._watch()
                 self._rest()
                 self.resting = not (self.data.ntree_awake or self.driven)
         if self.driven:
             self._drive()
         _check(self.data)
+
+    def _step(self, due: int) -> None:
+        """MuJoCo's own loop, unless each tick is looked at."""
+        if self.recorder is None:
+            mujoco.mj_step(self.model, self.data, due - self.tick)
+        else:
+            self.recorder.step(self.model, self.data, self.tick, due)
+        self.tick = due
+
+    def _watch(self) -> None:
+        """Energy must not grow."""
+
+        def check() -> None:
+            self.guard.check(self.data, WATCHED / TICKS)
+
+        if self.recorder is None:
+            check()
+        else:
+            self.recorder.watch(self.data, self.guard, check, self.tick, 3 * WATCHED)
 
     def _apply(self) -> None:
         """The dynamics' accelerations beyond gravity, as force and torque on what is awake."""

@@ -13,7 +13,7 @@
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any, Literal, Protocol, TypeAlias
+from typing import TYPE_CHECKING, Any, Literal, Protocol, TypeAlias
 
 import torch
 from torch import Tensor
@@ -27,6 +27,9 @@ from ..state import State, replace
 from ..types import StateTensor, Times, Vec3
 from .bodies import Body
 from .surroundings import Surroundings
+
+if TYPE_CHECKING:
+    from .contacts import Contacts
 
 EngineName: TypeAlias = Literal["mujoco", "paper"]
 
@@ -87,6 +90,7 @@ class Simulation:
         surroundings: Surroundings | None = None,
         *,
         engine: EngineName = "mujoco",
+        record: bool = False,
     ) -> None:
         """Start at time zero.
 
@@ -96,14 +100,18 @@ class Simulation:
             surroundings: what does not move. Default: the floor y = 0.
             engine: ``mujoco`` (true shapes, friction, objects meet each other) or ``paper`` (the
                 event response of the paper on the ``surfaces``; objects do not meet).
+            record: note who touches whom, see ``contacts``. It costs some time, and needs mujoco.
         """
+        if record and engine != "mujoco":
+            raise InputError(f"contacts are recorded by mujoco, not by the engine {engine!r}")
         if not objects:
             raise InputError("a simulation needs at least one object")
         self.objects = tuple(objects)
         self.dynamics = dynamics or choose("analytic", "rigid")
         self.surroundings = surroundings or Surroundings()
         self.time = 0.0
-        self._engine = _engine(engine)(self.objects, self.dynamics, self.surroundings)
+        extra = {"record": True} if record else {}
+        self._engine = _engine(engine)(self.objects, self.dynamics, self.surroundings, **extra)
 
     def __len__(self) -> int:
         return len(self.objects)
@@ -117,6 +125,14 @@ class Simulation:
     def asleep(self) -> Tensor:
         """Which objects ``(K,)`` rest for good, until something touches or pushes them."""
         return self._engine.asleep
+
+    @property
+    def contacts(self) -> "Contacts":
+        """Who touched whom in the frames so far; needs ``record``. :meth:`restore` clears none."""
+        found: Contacts | None = getattr(self._engine, "contacts", None)
+        if found is None:
+            raise InputError("no contacts were recorded; start with Simulation(..., record=True)")
+        return found
 
     def step(self, h: float = 1 / 60) -> StateTensor:
         """Advance by ``h`` seconds and return the states ``(K, 22)``."""

@@ -1,0 +1,88 @@
+"""A film in words."""
+
+import math
+
+import numpy as np
+
+from ..state import State
+from ..templates import TEMPLATES
+from ..world.contacts import SCENE
+from .film import Film
+from .scenes import SceneSource
+
+THINGS = {
+    "bowling": ("bowling ball", *["bowling pin"] * 10),
+    "kitchen_table": ("cereal box", "tin", "mug", "orange"),
+}
+PLACES = {"bowling": "on a bowling lane", "kitchen_table": "on a kitchen table"}
+MOVED = 0.05  # metres: less is not worth a word
+PATHS = {"still": "a still camera", "orbit": "a camera that goes around it",
+         "follow": "a camera that follows it"}  # fmt: skip
+NUMBERS = ("no", "one", "two", "three", "four", "five", "six", "seven", "eight", "nine", "ten")
+
+
+def thing(source: SceneSource, select: str) -> str:
+    """An object in words, as far as they are known."""
+    if source.source in TEMPLATES:
+        return TEMPLATES[source.source].thing
+    names = THINGS.get(source.source, ())
+    word, _, number = select.partition(":")
+    if word == "id" and int(number) < len(names):
+        return names[int(number)]
+    return "whole scene" if select == "all" else "object"
+
+
+def place(source: SceneSource) -> str:
+    """Where it happens."""
+    if source.source in TEMPLATES:
+        return f"in front of a {TEMPLATES[source.source].place}"
+    return PLACES.get(source.source, f"in the scene {source.id.replace('_', ' ')}")
+
+
+def caption(film: Film, source: SceneSource) -> str:
+    """What is thrown, what it hits, what falls, and from where it is seen."""
+    names = [thing(source, select) for select in film.cast.selects]
+    pushed = film.cast.stage.count
+    said = f"A {' and a '.join(names[:pushed])} {place(source)} {_motion(film)}"
+    hit = _hit(film, names)
+    more = [hit] if hit else []
+    fallen = _count(_moved(film)[pushed:])
+    if fallen:
+        more.append(f"{fallen} of the other things moves" if fallen == "one"
+                    else f"{fallen} of the other things move")  # fmt: skip
+    views = sorted({PATHS[view.path] for view in film.draw.views})
+    return f"{', '.join([said, *more])}; seen by {' and '.join(views)}."
+
+
+def _motion(film: Film) -> str:
+    """How the first object starts."""
+    if film.draw.motion is not None:
+        return f"in {film.draw.motion.replace('_', ' ')}"
+    v = State(film.states[0, 0]).v.numpy()
+    speed = float(np.linalg.norm(v))
+    steep = math.degrees(math.atan2(v[1], math.hypot(v[0], v[2])))
+    way = "thrown up" if steep > 55 else "tossed" if steep > 20 else "pushed"
+    return f"is {way} at {speed:.1f} metres a second"
+
+
+def _hit(film: Film, names: list[str]) -> str:
+    """What the pushed objects meet."""
+    first, second = film.contacts.first, film.contacts.second
+    pushed = film.cast.stage.count
+    met = {int(b) for a, b in zip(first, second, strict=True) if a != SCENE and a < pushed <= b}
+    if met:
+        words = sorted({names[i] for i in met})
+        return "hits " + " and ".join(f"a {w}" for w in words)
+    return "touches down" if len(first) and film.draw.motion is None else ""
+
+
+def _moved(film: Film) -> np.ndarray:
+    """Which objects ``(K,)`` end elsewhere than they began."""
+    p = State(film.states).p
+    return ((p[-1] - p[0]).norm(dim=-1) > MOVED).numpy()
+
+
+def _count(mask: np.ndarray) -> str:
+    """How many, in words; empty for none."""
+    n = int(mask.sum())
+    return "" if not n else NUMBERS[n] if n < len(NUMBERS) else str(n)

@@ -1,0 +1,193 @@
+"""Many machines by Ray: a task a scene, a task a shard; needs the extra ``newtongs[cluster]``.
+
+Prepared scenes lie in Ray's object store, from where each node takes them once. A task that dies
+with its node is started again elsewhere, and gives the same bytes. All nodes need newtongs, and see
+the output folder under the same path.
+"""
+
+import os
+import socket
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from functools import lru_cache, partial
+from pathlib import Path
+from typing import Any
+
+from ..errors import InputError
+from . import shared
+from .pool import LOOKS, Told, prepared_or_why
+from .scenes import SceneSource
+from .shards import Shard, make_shard
+from .spec import Spec
+
+RETRIES = 5  # of a task whose node dies
+KEPT = 32  # scenes that a worker keeps open
+PATIENCE = 5.0  # seconds until a cluster that does not answer is told
+LOOPBACK = ("127.0.0.1:", "localhost:")
+GPU_SHARE = 0.25  # of a GPU that a task of the renderer gsplat takes
+
+
+def ray_module(address: str = "") -> Any:
+    """Ray, or what to install.
+
+    By itself it takes 127.0.0.1 for this machine's address in the network, where a cluster that
+    was started on the loopback address does not listen. This word, which Ray reads when it is
+    imported, makes it believe the address.
+    """
+    if address.startswith(LOOPBACK):
+        os.environ.setdefault("RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER", "0")
+    try:
+        import ray
+    except ImportError as error:
+        raise InputError(
+            "a cluster needs ray; install it with: pip install 'newtongs[cluster]'"
+        ) from error
+    return ray
+
+
+def check_address(address: str) -> None:
+    """Find out at once whether someone listens; Ray itself would try for a minute."""
+    host, _, port = address.rpartition(":")
+    if not host or not port.isdigit():
+        raise InputError(f"--ray: expected HOST:PORT of a Ray cluster's head, got {address!r}")
+    try:
+        socket.create_connection((host, int(port)), PATIENCE).close()
+    except OSError as error:
+        reason = error.strerror or str(error)
+        raise InputError(
+            f"--ray: no cluster answers at {address}: {reason}; start one with: ray start --head"
+        ) from error
+
+
+class Films:
+    """Counts the films of all nodes; an actor."""
+
+    def __init__(self) -> None:
+        self.done = 0
+
+    def add(self) -> None:
+        """One more."""
+        self.done += 1
+
+    def count(self) -> int:
+        """So far; a shard that is made twice counts twice."""
+        return self.done
+
+
+def _one_thread() -> None:
+    import torch
+
+    torch.set_num_threads(1)
+
+
+def _prepare(spec: Spec, source: SceneSource) -> tuple[Any, str | None]:
+    """A task: the scene for the object store, and why it cannot be used."""
+    _one_thread()
+    made = prepared_or_why(spec, source)
+    return shared.pack(made), made if isinstance(made, str) else None
+
+
+@lru_cache(KEPT)
+def _loaded(reference: Any) -> Any:
+    """From the object store; its memory may not be written to, hence the copy."""
+    packed = ray_module().get(reference)
+    return shared.unpack(packed.pickled, [bytearray(array) for array in packed.arrays])
+
+
+def _shard(
+    spec: Spec, scenes: Sequence[SceneSource], shard: Shard, out: Path, stored: dict[str, Any],
+    films: Any,
+) -> dict[str, Any]:  # fmt: skip
+    """A task: one shard."""
+    _one_thread()
+    return make_shard(
+        spec, scenes, shard, out, lambda scene: _loaded(stored[scene]), lambda: films.add.remote()
+    )
+
+
+class Cluster:
+    """A Ray cluster that is running already."""
+
+    def __init__(self, spec: Spec, address: str) -> None:
+        check_address(address)
+        self.spec, self.ray = spec, ray_module(address)
+        try:
+            self.ray.init(
+                address, log_to_driver=False, logging_level="ERROR", configure_logging=True
+            )
+        except Exception as error:  # Ray has a dozen kinds
+            line = (str(error).splitlines() or [type(error).__name__])[0]
+            raise InputError(f"--ray: the cluster at {address} cannot be joined: {line}") from error
+        self.stored: dict[str, Any] = {}
+        self.task = partial(self.ray.remote, num_cpus=1, max_retries=RETRIES)
+
+    def prepare(self, scenes: Sequence[SceneSource], told: Told) -> dict[str, str]:
+        """Make scenes ready; returns a line for each that cannot be used."""
+        task = self.task(num_returns=2)(_prepare)
+        lines = {}
+        for scene in scenes:
+            self.stored[scene.id], line = task.remote(self.spec, scene)
+            lines[line] = scene.id
+        refused: dict[str, str] = {}
+        for done, (reference, line) in enumerate(self._finished(list(lines)), start=1):
+            if line is not None:
+                refused[lines[reference]] = line
+            told("scenes", done, len(scenes))
+        return refused
+
+    def shards(
+        self, scenes: Sequence[SceneSource], shards: Sequence[Shard], out: Path, told: Told
+    ) -> Iterator[dict[str, Any]]:
+        """Make shards; their logs as they are done."""
+        films = self.ray.remote(num_cpus=0, max_restarts=-1, max_task_retries=-1)(Films).remote()
+        gpus = {"num_gpus": GPU_SHARE} if self.spec.renderer == "gsplat" else {}
+        task, total = self.task(**gpus)(_shard), sum(s.films for s in shards)
+        place = out.absolute()
+        jobs = [task.remote(self.spec, list(scenes), s, place, self.stored, films) for s in shards]
+        for _, log in self._finished(jobs, lambda: self._look(films, told, total)):
+            yield log
+        told("films", total, total)
+
+    def _look(self, films: Any, told: Told, total: int) -> None:
+        try:
+            told("films", min(self.ray.get(films.count.remote(), timeout=1), total), total)
+        except Exception:  # the counter's node may just be gone; the bar can wait
+            return
+
+    def _finished(self, jobs: Sequence[Any], look: Any = None) -> Iterator[tuple[Any, Any]]:
+        """Reference and result of each task, as they are done."""
+        waiting = list(jobs)
+        while waiting:
+            done, waiting = self.ray.wait(waiting, timeout=LOOKS if look else None)
+            for reference in done:
+                yield reference, self._result(reference)
+            if look is not None:
+                look()
+
+    def _result(self, reference: Any) -> Any:
+        try:
+            return self.ray.get(reference)
+        except self.ray.exceptions.RayTaskError as error:
+            cause = error.cause if isinstance(error.cause, InputError) else None
+            if cause is None:
+                raise
+            raise InputError(str(cause)) from error
+        except self.ray.exceptions.RayError as error:
+            line = (str(error).splitlines() or [type(error).__name__])[0]
+            raise InputError(
+                f"--ray: a task was lost {RETRIES} times: {line}; run the same command again"
+            ) from error
+
+    def close(self) -> None:
+        """Leave the cluster to itself."""
+        self.ray.shutdown()
+
+
+@contextmanager
+def cluster(spec: Spec, address: str) -> Iterator[Cluster]:
+    """For a while."""
+    made = Cluster(spec, address)
+    try:
+        yield made
+    finally:
+        made.close()

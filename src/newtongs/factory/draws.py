@@ -1,0 +1,143 @@
+"""What chance decides for a film: from the spec, the film's number and the attempt alone."""
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+
+from .. import motions
+from ..actors import initial_state
+from ..pushes import Push, Vector
+from ..state import State
+from ..types import GRAVITY, Y
+from .casts import STANDING, Cast
+from .scenes import SceneSource
+from .spec import CameraPath, Kind, Spec
+
+FAR = 1.5  # seconds: the longest flight to a target, which a slow throw would not reach
+
+
+@dataclass(frozen=True)
+class PushDraw:
+    """One pushed object's numbers."""
+
+    speed: float
+    heading: float
+    rise: float
+    spin: Vector
+    target: float
+    """From 0 to 1: which of the loose objects is aimed at."""
+    mass: float
+    restitution: float
+    friction: float
+    attenuation: float
+
+
+@dataclass(frozen=True)
+class ViewDraw:
+    """One camera's numbers."""
+
+    path: CameraPath
+    azimuth: float
+    elevation: float
+
+
+@dataclass(frozen=True)
+class Draw:
+    """A film before it is made."""
+
+    number: int
+    attempt: int
+    scene: str
+    cast: float
+    """From 0 to 1: which of the scene's casts."""
+    kind: Kind
+    motion: str | None
+    motion_seed: int
+    pushes: tuple[PushDraw, ...]
+    views: tuple[ViewDraw, ...]
+
+    def cast_of(self, casts: Sequence[Cast]) -> Cast:
+        """The cast that was drawn."""
+        return casts[int(self.cast * len(casts))]
+
+
+def draw(spec: Spec, scenes: Sequence[SceneSource], number: int, attempt: int) -> Draw:
+    """Film ``number`` of a split with these scenes; a further attempt is drawn anew, scene too."""
+    rng = np.random.default_rng(np.random.SeedSequence((spec.seed, number, attempt)))
+    scene = scenes[int(rng.integers(len(scenes)))].id
+    cast, kinds = float(rng.random()), spec.dynamics.kinds
+    kind = kinds[int(rng.integers(len(kinds)))]
+    names = spec.dynamics.motions or motions.STATE32
+    motion, seed = names[int(rng.integers(len(names)))], int(rng.integers(2**31))
+    pushes = tuple(_push(spec, rng) for _ in range(spec.objects.pushed))
+    views = tuple(_view(spec, rng) for _ in range(spec.cameras.count))
+    return Draw(
+        number, attempt, scene, cast, kind, motion if kind == "motions" else None, seed, pushes,
+        views,
+    )  # fmt: skip
+
+
+def _push(spec: Spec, rng: np.random.Generator) -> PushDraw:
+    how, what = spec.pushes, spec.materials
+    x, y, z = (how.spin.draw(rng) for _ in range(3))
+    return PushDraw(
+        how.speed.draw(rng), how.heading.draw(rng), how.rise.draw(rng), (x, y, z),
+        float(rng.random()), what.mass.draw(rng), what.restitution.draw(rng),
+        what.friction.draw(rng), what.attenuation.draw(rng),
+    )  # fmt: skip
+
+
+def _view(spec: Spec, rng: np.random.Generator) -> ViewDraw:
+    paths = spec.cameras.paths
+    path = paths[int(rng.integers(len(paths)))]
+    return ViewDraw(path, spec.cameras.azimuth.draw(rng), spec.cameras.elevation.draw(rng))
+
+
+# --- from numbers to pushes -----------------------------------------------------------------------
+
+
+def pushes_of(drawn: Draw, cast: Cast, spec: Spec) -> list[Push]:
+    """What is done to each pushed object."""
+    out = []
+    for index, one in enumerate(drawn.pushes):
+        material = {
+            "mass": one.mass, "restitution": one.restitution, "friction": one.friction,
+            "attenuation": one.attenuation,
+        }  # fmt: skip
+        if drawn.motion is not None:
+            out.append(Push(cast.selects[index], motion=drawn.motion, **material))
+            continue
+        velocity = _velocity(one)
+        if spec.pushes.aim == "loose":
+            velocity = _aimed(one, cast, index)
+        out.append(Push(cast.selects[index], velocity, one.spin, **material))
+    return out
+
+
+def _velocity(one: PushDraw) -> Vector:
+    """From speed and angles."""
+    heading, rise = math.radians(one.heading), math.radians(one.rise)
+    along = one.speed * math.cos(rise)
+    return along * math.cos(heading), one.speed * math.sin(rise), -along * math.sin(heading)
+
+
+def _aimed(one: PushDraw, cast: Cast, index: int) -> Vector:
+    """The flight without air that meets a loose object's middle; the speed is that on average."""
+    stage = cast.stage
+    loose = list(stage.indices)[stage.count :]
+    target = loose[int(one.target * len(loose))]
+    here, there = (State(initial_state(stage, i, STANDING)).p.double() for i in (index, target))
+    way = there - here
+    seconds = min(float(way.norm()) / max(one.speed, 1e-3), FAR)
+    velocity = way / seconds
+    velocity[Y] += -0.5 * GRAVITY[Y] * seconds
+    x, y, z = velocity.tolist()
+    return x, y, z
+
+
+def times_of(spec: Spec) -> torch.Tensor:
+    """Seconds ``(T,)`` of the frames."""
+    return torch.arange(spec.frames, dtype=torch.float64) / spec.fps

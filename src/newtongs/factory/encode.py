@@ -1,0 +1,71 @@
+"""Arrays to the bytes of files, the same bytes for the same arrays."""
+
+import io
+import json
+import os
+import tempfile
+from collections.abc import Mapping
+from fractions import Fraction
+from typing import Any
+
+import numpy as np
+
+from ..render.video import MP4_COLOR, QUALITY, film_library
+from .labels import Array
+
+# One thread and no words about the encoder's build: threads cut pictures in other places, and a
+# version in the file would tell two machines apart.
+SAME_BYTES = [
+    "-threads", "1", "-preset", "faster", "-fflags", "+bitexact", "-flags:v", "+bitexact",
+    "-map_metadata", "-1",
+]  # fmt: skip
+
+
+def mp4(frames: Array, fps: float) -> bytes:
+    """Frames ``(T, H, W, 3)`` uint8, of even size, as H.264."""
+    ffmpeg = film_library("imageio_ffmpeg")
+    with tempfile.TemporaryDirectory() as folder:
+        path = os.path.join(folder, "film.mp4")
+        writer = ffmpeg.write_frames(
+            path, (frames.shape[2], frames.shape[1]), fps=Fraction(fps).limit_denominator(1001),
+            codec="libx264", quality=None, macro_block_size=1,
+            output_params=[*MP4_COLOR, "-crf", QUALITY, *SAME_BYTES, "-movflags", "+faststart"],
+        )  # fmt: skip
+        writer.send(None)
+        try:
+            for frame in frames:
+                writer.send(np.ascontiguousarray(frame))
+        finally:
+            writer.close()
+        with open(path, "rb") as f:
+            return f.read()
+
+
+def webp(frames: Array, fps: float) -> bytes:
+    """The same as an animated webp without loss."""
+    image = film_library("PIL.Image").fromarray
+    out = io.BytesIO()
+    first, *rest = (image(frame) for frame in frames)
+    first.save(
+        out, format="WEBP", save_all=True, append_images=rest, lossless=True, method=2,
+        duration=round(1000 / fps), loop=0, minimize_size=False, allow_mixed=False,
+    )  # fmt: skip
+    return out.getvalue()
+
+
+RGB = {"mp4": mp4, "webp": webp}
+
+
+def npz(arrays: Mapping[str, Array]) -> bytes:
+    """Compressed, with the first axis, time, running fastest: what does not change is small.
+
+    ``numpy.load`` gives the arrays back in their shapes.
+    """
+    out = io.BytesIO()
+    np.savez_compressed(out, **{name: np.asfortranarray(x) for name, x in arrays.items()})
+    return out.getvalue()
+
+
+def text(tree: Any) -> bytes:
+    """JSON that people can read."""
+    return (json.dumps(tree, indent=1, sort_keys=True) + "\n").encode()

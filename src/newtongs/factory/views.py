@@ -1,0 +1,48 @@
+"""Cameras of a film, and whether they see it."""
+
+from typing import Any
+
+import torch
+
+from ..render.viewpoints import frames_seen
+from ..scene.animation import Animation
+from ..scene.cameras import Camera
+from ..scene.framing import default_camera, follow_path, orbit_path
+from ..scene.world_frame import WorldFrame
+from .draws import ViewDraw
+from .spec import Spec
+
+MAKE: dict[str, Any] = {"still": default_camera, "orbit": orbit_path, "follow": follow_path}
+
+
+def cameras_of(animation: Animation, view: ViewDraw, spec: Spec) -> Camera | list[Camera]:
+    """One camera for all frames, or one a frame."""
+    made: Camera | list[Camera] = MAKE[view.path](
+        animation, spec.size, azimuth=view.azimuth, elevation=view.elevation, fov=spec.cameras.fov
+    )
+    return made
+
+
+def seen(animation: Animation, cameras: Camera | list[Camera]) -> float:
+    """Part of the frames in which enough of the pushed objects is to be seen."""
+    return frames_seen(animation, cameras)
+
+
+def each(cameras: Camera | list[Camera], frames: int) -> list[Camera]:
+    """One a frame."""
+    return [cameras] * frames if isinstance(cameras, Camera) else cameras
+
+
+def in_physics(camera: Camera, world: WorldFrame) -> torch.Tensor:
+    """World to camera ``(4, 4)``, float64, for points of the physics frame, in metres.
+
+    A point has the same pixel as in the scene; its depth is in metres too.
+    """
+    R, t = camera.w2c[:3, :3].double(), camera.w2c[:3, 3].double()
+    eye = torch.eye(3, dtype=torch.float64)
+    origin = world.to_scene(torch.zeros(3, dtype=torch.float64))
+    axes = torch.stack([world.to_scene(e) - origin for e in eye], -1) * world.scale  # a rotation
+    out = torch.eye(4, dtype=torch.float64)
+    out[:3, :3] = R @ axes
+    out[:3, 3] = world.scale * (R @ origin + t)
+    return out

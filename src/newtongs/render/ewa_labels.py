@@ -1,0 +1,433 @@
+"""Which object each pixel shows, and how far that is: the labels of an ``ewa`` film.
+
+Every Gaussian belongs to a slot: an object, or the rest. A pixel belongs to the slot with the
+largest share of its light, or to none where most of it comes from the background colour. Its depth
+is the mean over that slot alone, weighted as the colours are: at an edge it is the depth of what
+the pixel shows, not of a place between two things.
+
+A Gaussian's depth differs from pixel to pixel: it is where the pixel's ray meets the most of it,
+not the depth of its centre as in a renderer's depth. On a curved surface the front one of two that
+overlap always lies nearer to the camera's axis, and its centre nearer than the surface: centres
+would put a ball's skin too far forward by some part of a Gaussian's width, and flow with it.
+
+Numba's cache knows this file's own text alone: after changing a constant that is imported here,
+remove the ``__pycache__`` beside it.
+"""
+
+from collections.abc import Iterator, Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+import torch
+
+from ..scene import Camera
+from ..scene.frames import AnimatedScene, Frame
+from ..threads import Share, sharing
+from . import ewa
+from .ewa_film import Film
+from .ewa_project import View
+from .ewa_records import (
+    DEPTH,
+    EXT_X,
+    EXT_Y,
+    HX,
+    HY,
+    IX,
+    IY,
+    OPACITY,
+    A,
+    Array,
+    B,
+    G,
+    Indices,
+    compiled,
+)  # fmt: skip
+from .ewa_tiles import (
+    ALL,
+    BLOCK,
+    BLOCK_X,
+    BLOCK_Y,
+    CAP,
+    CHECK_EVERY,
+    E0,
+    E1,
+    E2,
+    E3,
+    E4,
+    E5,
+    FAINT,
+    GRID_X,
+    GRID_Y,
+    HIGH,
+    LOW,
+    MANTISSA,
+    MARGIN,
+    ONE,
+    ROUND,
+    STOP,
+    TILE,
+    UNIT_BITS,
+    WIDE,
+    ZERO,
+    bin_strips,
+    bin_tiles,
+)  # fmt: skip
+from .footprint import EPS2D
+from .prepare import prepare
+from .rendering import Rendering
+
+NOTHING = -1  # slot of a pixel that shows the background colour
+NO_INDICES = np.empty(0, np.int32)
+
+
+class Labels(NamedTuple):
+    """One picture's, each ``(H, W)``."""
+
+    slot: Any
+    """int16: which slot is seen, or -1."""
+    depth: Array
+    """Of the surface, along the camera's axis, in scene units; 0 where nothing is seen."""
+    share: Array
+    """Part of the pixel's light that comes from its slot, 0 to 1."""
+
+    @classmethod
+    def empty(cls, camera: Camera) -> "Labels":
+        """Not filled yet."""
+        size = camera.height, camera.width
+        return cls(np.empty(size, np.int16), np.empty(size, np.float32), np.empty(size, np.float32))
+
+
+def pictures(
+    scenes: AnimatedScene, cameras: Camera | Sequence[Camera], background: Any, slots: Any
+) -> Iterator[tuple[Rendering, Labels]]:
+    """Frame after frame with its labels, one camera for all or one a frame.
+
+    ``slots (N,)`` int16 has the slot of each Gaussian; the highest may be the rest.
+    """
+    with sharing() as share:
+        if isinstance(cameras, Camera):
+            film = LabelledFilm(scenes, cameras, background, share, slots)
+            for t, frame in enumerate(film.moving):
+                picture = ewa.rendering(film.draw(t, frame))
+                yield picture, film.labels
+        else:
+            yield from _from_everywhere(scenes, cameras, background, slots, share)
+
+
+class LabelledFilm(Film):
+    """A film from one place that knows the labels of the frame drawn last."""
+
+    def __init__(
+        self, scenes: AnimatedScene, camera: Camera, background: Any, share: Share, slots: Any
+    ) -> None:
+        super().__init__(scenes, camera, background, share)
+        self.slots, self.count = slots, int(slots.max(initial=0)) + 1
+        self.slopes = np.zeros((len(self.records), 2), np.float32)
+        its = self.rows[: self.still]
+        means, covariances = ewa.array(scenes.scene.means), ewa.array(scenes.covariances())
+        depth_slopes(means, covariances, its, self.view, self.slopes)
+        self.still_labels = Labels.empty(camera)
+        self.labels = self.still_labels
+        self._label(self.still_labels, NO_INDICES, np.zeros(len(self.lists) + 1, np.int64), True)
+
+    def _project(self, frame: Frame, shaded: Indices, factors: Array) -> int:
+        moving = super()._project(frame, shaded, factors)
+        behind = slice(self.still, self.still + moving)
+        its = np.searchsorted(self.moving_rows, self.rows[behind]).astype(np.int32)
+        means, covariances = ewa.array(frame.means), ewa.array(frame.covariances)
+        depth_slopes(means, covariances, its, self.view, self.slopes[behind])
+        return moving
+
+    def _redrawn(self, moving: int, changed: Any) -> Array:
+        out = super()._redrawn(moving, changed)
+        behind = self.records[self.still : self.still + moving]
+        start, members = bin_strips(behind, len(self.lists))
+        members += self.still
+        self.labels = Labels(*(x.copy() for x in self.still_labels))
+        self._label(self.labels, members, start, False)
+        return out
+
+    def _label(self, out: Labels, members: Indices, start: Any, everywhere: bool) -> None:
+        """Label all tiles, or those that ``members`` touch."""
+
+        def label(s: int) -> None:
+            at, lists = self.lists[s]
+            its = members[start[s] : start[s + 1]]
+            label_strip(
+                self.records, self.slopes, self.rows, self.slots, self.count, at, lists, its, s,
+                everywhere, *out,
+            )  # fmt: skip
+
+        self.share(label, range(len(self.lists)))
+
+
+def _from_everywhere(
+    scenes: AnimatedScene, cameras: Sequence[Camera], background: Any, slots: Any, share: Share
+) -> Iterator[tuple[Rendering, Labels]]:
+    """A camera a frame: everything is drawn anew."""
+    for frame, camera in zip(scenes, cameras, strict=True):
+        splat = prepare(
+            scenes.scene, camera, background, frame.means, frame.covariances, frame.sh,
+            opacities=frame.opacities, shade=frame.shade,
+        )  # fmt: skip
+        with torch.no_grad():
+            layer = ewa.projected(ewa.splats_of(splat), ewa.view_of(camera), share)
+            drawn = ewa.draw_layer(layer, camera, ewa.array(splat.background), share)
+        out, slopes = Labels.empty(camera), np.empty((len(layer.rows), 2), np.float32)
+        means, covariances = ewa.array(frame.means), ewa.array(frame.covariances)
+        depth_slopes(means, covariances, layer.rows, ewa.view_of(camera), slopes)
+        _label_lists(layer.records, slopes, layer.rows, slots, drawn.lists, out, share)
+        yield ewa.rendering(drawn.pixels), out
+
+
+def _label_lists(
+    records: Array,
+    slopes: Array,
+    rows: Indices,
+    slots: Any,
+    lists: list[Any],
+    out: Labels,
+    share: Share,
+) -> None:
+    """Label a whole picture from the lists that drew it."""
+    count = int(slots.max(initial=0)) + 1
+
+    def label(s: int) -> None:
+        at, its = lists[s]
+        label_strip(records, slopes, rows, slots, count, at, its, NO_INDICES, s, True, *out)
+
+    share(label, range(len(lists)))
+
+
+# --- compiled -------------------------------------------------------------------------------------
+
+
+@compiled("contract")
+def depth_slopes(means: Array, covariances: Array, rows: Indices, view: View, out: Array) -> None:
+    """How depth changes over each Gaussian's picture ``(n, 2)``: scene units a pixel along x, y.
+
+    ``Cov(z, uv) Cov(uv)^-1`` of the projected Gaussian, low-pass included: where along the ray of a
+    pixel there is the most of it.
+    """
+    W = view.w2c
+    for i in range(len(rows)):
+        m, c = means[rows[i]], covariances[rows[i]]
+        z = W[2, 0] * m[0] + W[2, 1] * m[1] + W[2, 2] * m[2] + W[2, 3]
+        x = (W[0, 0] * m[0] + W[0, 1] * m[1] + W[0, 2] * m[2] + W[0, 3]) / z
+        y = (W[1, 0] * m[0] + W[1, 1] * m[1] + W[1, 2] * m[2] + W[1, 3]) / z
+        jx, jy = view.fx / z, view.fy / z
+        u0, u1, u2 = (
+            jx * (W[0, 0] - x * W[2, 0]),
+            jx * (W[0, 1] - x * W[2, 1]),
+            jx * (W[0, 2] - x * W[2, 2]),
+        )
+        v0, v1, v2 = (
+            jy * (W[1, 0] - y * W[2, 0]),
+            jy * (W[1, 1] - y * W[2, 1]),
+            jy * (W[1, 2] - y * W[2, 2]),
+        )
+        a0, a1, a2 = (
+            c[0] * u0 + c[1] * u1 + c[2] * u2,
+            c[1] * u0 + c[3] * u1 + c[4] * u2,
+            c[2] * u0 + c[4] * u1 + c[5] * u2,
+        )
+        b0, b1, b2 = (
+            c[0] * v0 + c[1] * v1 + c[2] * v2,
+            c[1] * v0 + c[3] * v1 + c[4] * v2,
+            c[2] * v0 + c[4] * v1 + c[5] * v2,
+        )
+        uu, uv = u0 * a0 + u1 * a1 + u2 * a2 + EPS2D, u0 * b0 + u1 * b1 + u2 * b2
+        vv = v0 * b0 + v1 * b1 + v2 * b2 + EPS2D
+        zu = W[2, 0] * a0 + W[2, 1] * a1 + W[2, 2] * a2
+        zv = W[2, 0] * b0 + W[2, 1] * b1 + W[2, 2] * b2
+        det = uu * vv - uv * uv
+        out[i, 0], out[i, 1] = (zu * vv - zv * uv) / det, (zv * uu - zu * uv) / det
+
+
+@compiled("contract", "nsz")
+def _weigh(
+    records: Array,
+    slopes: Array,
+    n: int,
+    hx: np.float32,
+    hy: np.float32,
+    at: Any,
+    base: Any,
+    light: Array,
+    weight: Array,
+    depth: Array,
+) -> None:
+    """As ``ewa_tiles._blend``, but what is added up is the weight of one slot, and its depth."""
+    ux, vy, o, slope = (
+        records[n, A],
+        records[n, B],
+        records[n, OPACITY],
+        -records[n, G] * records[n, A],
+    )
+    z, zx, zy = records[n, DEPTH], slopes[n, 0], slopes[n, 1]
+    for k in range(BLOCK):
+        dx, dy = GRID_X[k] + hx, GRID_Y[k] + hy
+        u, v = ux * dx + slope * dy, vy * dy
+        p = u * u + v * v
+        p = p if p < FAINT else FAINT
+        shifted = ROUND - p
+        f = (ROUND - shifted) - p
+        e = ((((E5 * f + E4) * f + E3) * f + E2) * f + E1) * f + E0
+        power = np.int32((np.float32(shifted).view(np.int32) << MANTISSA) + UNIT_BITS)
+        alpha = o * (e * power.view(np.float32))
+        alpha = alpha if alpha < CAP else CAP
+        alpha = alpha if alpha >= LOW else ZERO
+        t = light[at + k]
+        left = t - alpha * t
+        w = t - left if left > STOP else ZERO
+        light[at + k] = left if left > STOP else -abs(t)
+        weight[base + k] += w
+        depth[base + k] += w * (z + zx * dx + zy * dy)
+
+
+@compiled()
+def _add(
+    records: Array,
+    slopes: Array,
+    n: int,
+    x0: int,
+    y0: int,
+    slot: int,
+    light: Array,
+    weight: Array,
+    depth: Array,
+    closed: int,
+) -> None:
+    """One Gaussian, in the blocks that its box touches, see ``ewa_tiles._splat``."""
+    first = np.uint64(slot) * np.uint64(TILE * TILE)
+    hx, hy = (
+        np.float32(x0 - records[n, IX]) + records[n, HX],
+        np.float32(y0 - records[n, IY]) + records[n, HY],
+    )
+    reach_x, reach_y = (
+        records[n, EXT_X] + np.float32(MARGIN),
+        records[n, EXT_Y] + np.float32(MARGIN),
+    )
+    for j in range(HIGH):
+        dy = hy + np.float32(j * BLOCK_Y)
+        if dy > reach_y or dy < -reach_y - np.float32(BLOCK_Y - 1):
+            continue
+        for i in range(WIDE):
+            dx = hx + np.float32(i * BLOCK_X)
+            if dx > reach_x or dx < -reach_x - np.float32(BLOCK_X - 1):
+                continue
+            if (closed >> (j * WIDE + i)) & 1:
+                continue
+            at = np.uint64(j * WIDE + i) * BLOCK
+            _weigh(records, slopes, n, dx, dy, at, first + at, light, weight, depth)
+
+
+@compiled()
+def _dark(light: Array, closed: int) -> int:
+    """Blocks, as bits, behind which nothing can be seen any more."""
+    for block in range(WIDE * HIGH):
+        if (closed >> block) & 1:
+            continue
+        at, hidden = np.uint64(block) * BLOCK, 1
+        for k in range(BLOCK):
+            if light[at + k] > ZERO:
+                hidden = 0
+                break
+        closed |= hidden << block
+    return closed
+
+
+@compiled()
+def _place(x: int, y: int) -> Any:
+    """Where a pixel of a tile stands in its planes."""
+    block = (y // BLOCK_Y) * WIDE + x // BLOCK_X
+    return np.uint64(block) * BLOCK + np.uint64((y % BLOCK_Y) * BLOCK_X + x % BLOCK_X)
+
+
+@compiled()
+def _weigh_lists(
+    records: Array,
+    slopes: Array,
+    rows: Indices,
+    slots: Any,
+    a: Indices,
+    b: Indices,
+    x0: int,
+    y0: int,
+    light: Array,
+    weight: Array,
+    depth: Array,
+) -> None:
+    """Two lists of records, each near to far, as if they had been sorted together."""
+    i, j, closed = 0, 0, 0
+    while i < len(a) or j < len(b):
+        if (i + j) % CHECK_EVERY == 0:
+            closed = _dark(light, closed)
+            if closed == ALL:
+                break
+        first = j == len(b)
+        if not first and i < len(a):
+            near, far = records[a[i], DEPTH], records[b[j], DEPTH]
+            first = near < far or (near == far and rows[a[i]] < rows[b[j]])
+        at = a[i] if first else b[j]
+        i, j = i + first, j + (not first)
+        _add(records, slopes, at, x0, y0, slots[rows[at]], light, weight, depth, closed)
+
+
+@compiled()
+def _decide(
+    count: int,
+    x0: int,
+    y0: int,
+    light: Array,
+    weight: Array,
+    depth: Array,
+    slot: Any,
+    z: Array,
+    share: Array,
+) -> None:
+    """The slot with the largest weight in each pixel of a tile; the first of equal ones."""
+    for y in range(min(TILE, slot.shape[0] - y0)):
+        for x in range(min(TILE, slot.shape[1] - x0)):
+            k = _place(x, y)
+            best, most = NOTHING, abs(light[k])
+            at = k
+            for s in range(count):
+                here = k + np.uint64(s) * np.uint64(TILE * TILE)
+                if weight[here] > most:
+                    best, most, at = s, weight[here], here
+            slot[y0 + y, x0 + x], share[y0 + y, x0 + x] = best, most
+            z[y0 + y, x0 + x] = depth[at] / most if best >= 0 else ZERO
+
+
+@compiled()
+def label_strip(
+    records: Array,
+    slopes: Array,
+    rows: Indices,
+    slots: Any,
+    count: int,
+    start: Any,
+    lists: Indices,
+    members: Indices,
+    strip: int,
+    everywhere: bool,
+    slot: Any,
+    z: Array,
+    share: Array,
+) -> None:
+    """Label the tiles of a strip that ``members`` touch, or all; see ``ewa_tiles.redraw_strip``."""
+    y0, tiles = strip * TILE, -(-slot.shape[1] // TILE)
+    begin, filled = bin_tiles(records, members, y0, tiles)
+    light = np.empty(TILE * TILE, np.float32)
+    weight, depth = (  # a slot after the other
+        np.empty(count * TILE * TILE, np.float32),
+        np.empty(count * TILE * TILE, np.float32),
+    )
+    for t in range(tiles):
+        its, new = lists[start[t] : start[t + 1]], filled[begin[t] : begin[t + 1]]
+        if not (everywhere or len(new)):
+            continue
+        light[:], weight[:], depth[:] = ONE, ZERO, ZERO
+        _weigh_lists(records, slopes, rows, slots, its, new, t * TILE, y0, light, weight, depth)
+        _decide(count, t * TILE, y0, light, weight, depth, slot, z, share)

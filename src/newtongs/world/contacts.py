@@ -1,0 +1,181 @@
+"""Who touched whom, where, and how hard: a record of MuJoCo's contacts, tick by tick.
+
+A row is a pair of things over an interval between two frames: the impulse that the first gave the
+second in that time, where and along which normal, on average by force. The scene is -1. What the
+energy guard takes back when a bounce ends is part of that bounce's impulse. Things that sleep are
+not simulated and have no rows, though they may lie on something.
+"""
+
+from collections.abc import Callable, Collection
+from typing import Any, NamedTuple, TypeAlias
+
+import mujoco
+import numpy as np
+import numpy.typing as npt
+
+from .energy import EnergyGuard
+
+Array: TypeAlias = npt.NDArray[Any]
+
+SCENE = -1  # whatever does not move
+FAINT = 1e-12  # newton seconds: weaker touches have no direction
+
+
+class Contacts(NamedTuple):
+    """Rows in order of time, then of the pair; all in physics units."""
+
+    frame: Array
+    """Interval ``(n,)``: from this frame to the next."""
+    start: Array
+    """Seconds ``(n,)`` at which they touch first in the interval."""
+    seconds: Array
+    """How long ``(n,)`` they touch in it."""
+    first: Array
+    """Object ``(n,)``, or -1 for the scene; always below ``second``."""
+    second: Array
+    """Object ``(n,)``, on which the impulse acts; the first feels the opposite."""
+    point: Array
+    """``(n, 3)``."""
+    normal: Array
+    """Unit vector ``(n, 3)`` from the first to the second."""
+    impulse: Array
+    """``(n, 3)``, newton seconds."""
+
+    @classmethod
+    def none(cls) -> "Contacts":
+        """No row."""
+        return cls(*_columns([]))
+
+    @classmethod
+    def of_rows(cls, rows: list[tuple[Any, ...]]) -> "Contacts":
+        """From rows with the fields in order."""
+        return cls(*_columns(sorted(rows, key=lambda row: (row[0], row[3], row[4]))))
+
+
+def _columns(rows: list[tuple[Any, ...]]) -> list[Array]:
+    kinds = (np.int32, float, float, np.int32, np.int32, float, float, float)
+    wide = (False,) * 5 + (True,) * 3
+    return [
+        np.array([row[i] for row in rows], kind).reshape((-1, 3) if three else (-1,))
+        for i, (kind, three) in enumerate(zip(kinds, wide, strict=True))
+    ]
+
+
+class Touches(NamedTuple):
+    """All contacts of one tick, each with the lower body first."""
+
+    first: Array
+    second: Array
+    point: Array
+    normal: Array
+    impulse: Array
+
+
+class ContactRecorder:
+    """Notes the contacts of an engine's ticks, and sums them up at every frame."""
+
+    def __init__(
+        self, model: mujoco.MjModel, guard: EnergyGuard, driven: Collection[int], tick: float
+    ) -> None:
+        self.body_of, self.mass, self.tick = model.geom_bodyid - 1, guard.mass, tick
+        self.driven = np.zeros(len(self.mass) + 1, bool)  # the scene is last, at -1
+        self.driven[[*driven, SCENE]] = True
+        self.rows: list[tuple[Any, ...]] = []
+        self.frame = 0
+        self._ticks: list[tuple[int, Touches]] = []
+        self._last: dict[tuple[int, int], tuple[int, Array, Array]] = {}  # tick, point, normal
+
+    def step(self, model: mujoco.MjModel, data: mujoco.MjData, tick: int, due: int) -> None:
+        """Go from one tick to another, one by one."""
+        for now in range(tick, due):
+            mujoco.mj_step(model, data)
+            if data.ncon:
+                self._note(now, touches(data, self.body_of, self.tick))
+
+    def _note(self, now: int, found: Touches) -> None:
+        """Keep what tells something: a driven thing on the floor pushes as it must."""
+        kept = ~(self.driven[found.first] & self.driven[found.second])
+        found = Touches(*(x[kept] for x in found))
+        self._ticks.append((now, found))
+        for a, b, point, normal in zip(*found[:4], strict=True):
+            self._last[int(a), int(b)] = now, point, normal
+
+    def watch(self, data: mujoco.MjData, guard: EnergyGuard, check: Callable[[], None], now: int,
+              window: int) -> None:  # fmt: skip
+        """Let the guard look, and note the momentum that it takes back, on who touched lately."""
+        before = guard.momenta(data)
+        check()
+        change = guard.momenta(data) - before
+        if not change.any():
+            return
+        pairs = [pair for pair, (at, *_) in self._last.items() if now - at <= window]
+        if not pairs:
+            return
+        shares = np.linalg.lstsq(incidence(pairs, len(self.mass)), change, rcond=None)[0]
+        places = [self._last[pair] for pair in pairs]
+        a, b = np.array(pairs).T
+        points, normals = np.array([p[1] for p in places]), np.array([p[2] for p in places])
+        self._ticks.append((now - 1, Touches(a, b, points, normals, shares)))
+
+    def close_frame(self) -> None:
+        """Sum up since the last frame."""
+        for pair in sorted({p for _, found in self._ticks for p in pairs_of(found)}):
+            self.rows.append((self.frame, *self._summed(pair)))
+        self._ticks.clear()
+        self.frame += 1
+
+    def _summed(self, pair: tuple[int, int]) -> tuple[Any, ...]:
+        """A row without its frame."""
+        parts = [(now, found, is_pair(found, pair)) for now, found in self._ticks]
+        ticks = sorted({now for now, _, its in parts if its.any()})
+        point, normal, impulse = (
+            np.concatenate([getattr(found, name)[its] for _, found, its in parts])
+            for name in ("point", "normal", "impulse")
+        )
+        weight = np.linalg.norm(impulse, axis=-1) + FAINT
+        along = weight @ normal
+        along = along / max(np.linalg.norm(along), FAINT)
+        middle = weight @ point / weight.sum()
+        return (
+            ticks[0] * self.tick, len(ticks) * self.tick, *pair, middle, along, impulse.sum(0),
+        )  # fmt: skip
+
+    @property
+    def contacts(self) -> Contacts:
+        """All rows up to the last frame."""
+        return Contacts.of_rows(self.rows)
+
+
+def touches(data: mujoco.MjData, body_of: Array, tick: float) -> Touches:
+    """The contacts whose forces moved the last tick; elliptic cones hold forces as they are."""
+    contact = data.contact
+    rows = contact.efc_address
+    acting = rows >= 0
+    frame, rows = contact.frame[acting].reshape(-1, 3, 3), rows[acting]
+    force = data.efc_force[rows[:, None] + np.arange(3)]
+    impulse = tick * np.einsum("ni,nij->nj", force, frame)
+    a, b = body_of[contact.geom[acting]].T
+    sign = np.where(a < b, 1.0, -1.0)[:, None]
+    return Touches(
+        np.minimum(a, b), np.maximum(a, b), contact.pos[acting], sign * frame[:, 0], sign * impulse
+    )
+
+
+def pairs_of(found: Touches) -> set[tuple[int, int]]:
+    """Who touches whom."""
+    return {(int(a), int(b)) for a, b in zip(found.first, found.second, strict=True)}
+
+
+def is_pair(found: Touches, pair: tuple[int, int]) -> Array:
+    """Mask of the touches of two bodies."""
+    return (found.first == pair[0]) & (found.second == pair[1])
+
+
+def incidence(pairs: list[tuple[int, int]], bodies: int) -> Array:
+    """Matrix ``(bodies, pairs)``: which sign a pair's impulse has on each body."""
+    out = np.zeros((bodies, len(pairs)))
+    for column, (a, b) in enumerate(pairs):
+        out[b, column] = 1.0
+        if a != SCENE:
+            out[a, column] = -1.0
+    return out

@@ -1,0 +1,442 @@
+"""The film factory: specs, draws, shards that are the same bytes, what goes wrong."""
+
+import errno
+import hashlib
+import io
+import json
+import shutil
+import tarfile
+
+import numpy as np
+import pytest
+
+from newtongs.errors import InputError
+from newtongs.factory import pool as pools
+from newtongs.factory import shards as shard_files
+from newtongs.factory.casts import prepare
+from newtongs.factory.cluster import check_address
+from newtongs.factory.distributions import Numbers
+from newtongs.factory.draws import draw, pushes_of
+from newtongs.factory.run import by_reason, check_folder, check_space, produce
+from newtongs.factory.sample import Clock, Refused, make_sample
+from newtongs.factory.scenes import divided, find_scenes, splits_of_shards, whole_parts
+from newtongs.factory.shards import entry, is_done, make_shard, shards_of
+from newtongs.factory.spec import load_spec, shipped
+from newtongs.state import State
+
+TINY = """
+name = "tiny"
+scenes = ["playroom_floor", "desk_blue_sphere"]
+count = 4
+films_a_shard = 2
+frames = 5
+size = [48, 48]
+[cameras]
+count = 2
+paths = ["still", "orbit"]
+[dynamics]
+kinds = ["world", "paper", "motions"]
+"""
+
+
+def spec_of(folder, text=TINY, **changes):
+    path = folder / "spec.toml"
+    path.write_text(text)
+    return load_spec(path, **changes)
+
+
+def digests(folder):
+    names = [*folder.glob("*.tar"), *folder.glob("parts/*"), folder / "index.parquet"]
+    return {str(p.relative_to(folder)): hashlib.sha256(p.read_bytes()).hexdigest() for p in names}
+
+
+@pytest.fixture(scope="module")
+def films(tmp_path_factory):
+    """A data set made by one process."""
+    folder = tmp_path_factory.mktemp("films")
+    spec, home = spec_of(folder)
+    outcome = produce(spec, home, folder / "one", workers=1)
+    return spec, home, folder / "one", outcome
+
+
+# --- specs ----------------------------------------------------------------------------------------
+
+
+def test_shipped_specs_can_be_read():
+    assert shipped() == ["motions32", "small", "throw_and_hit"]
+    for name in shipped():
+        spec, folder = load_spec(name)
+        assert len(find_scenes(spec, folder)) >= 2
+
+
+@pytest.mark.parametrize(
+    ("text", "line"),
+    [
+        ('name = "a"\nscenes = ["bowling"]\n[pushes]\nsped = 2', "'sped'; did you mean speed"),
+        ('name = "a"\nscens = ["bowling"]', "'scens'; did you mean scenes"),
+        ('name = "a"', "'scenes' is missing"),
+        ('name = "a"\nscenes = ["bowling"]\ncount = "many"', "expected a whole number"),
+        ('name = "a"\nscenes = ["bowling"]\ncount = 0', "count: expected 1 to"),
+        ('name = "a"\nscenes = "bowling"', "scenes: expected a list"),
+        ('name = "a"\nscenes = ["bowling"]\nsize = [255, 256]', "even numbers"),
+        ('name = "a"\nscenes = ["bowling"]\n[pushes]\nspeed = [3, 1]', "[low, high]"),
+        ('name = "a"\nscenes = ["bowling"]\n[pushes]\nspeed = {gamma = [1, 2]}', "'gamma'"),
+        ('name = "a"\nscenes = ["bowling"]\n[materials]\nrestitution = [0, 2]', "0 to 1, got 2"),
+        ('name = "a"\nscenes = ["bowling"]\n[dynamics]\nkinds = ["wold"]', "did you mean world"),
+        ('name = "a"\nscenes = ["bowling"]\n[pushes]\naim = "loose"', "needs loose objects"),
+        ('name = "a"\nscenes = ["bowling"]\n[objects]\nselect = "al"', "did you mean all"),
+        ('name = "a"\nscenes = ["bowling"]\nobjects = 3', "expected a table [objects]"),
+        ('name = "a"\nscenes = ["bowling"]\n[splits]\ntrain = 0', "above 0"),
+        ('name = ', "no TOML"),
+    ],
+)  # fmt: skip
+def test_a_bad_spec_is_one_line(tmp_path, text, line):
+    with pytest.raises(InputError) as error:
+        spec_of(tmp_path, text)
+    assert line in str(error.value)
+    assert "\n" not in str(error.value)
+
+
+def test_a_spec_that_does_not_exist_is_named_with_its_near_miss():
+    with pytest.raises(InputError, match="did you mean small"):
+        load_spec("smal")
+
+
+def test_the_digest_is_of_what_bytes_hang_on(tmp_path):
+    spec, _ = spec_of(tmp_path)
+    assert spec_of(tmp_path, count=400)[0].digest == spec.digest
+    assert spec_of(tmp_path, TINY.replace("frames = 5", "frames = 6"))[0].digest != spec.digest
+
+
+def test_distributions_draw_what_they_say():
+    rng = np.random.default_rng(0)
+    for given, low, high in ((2, 2, 2), ([1, 3], 1, 3), ({"log": [0.1, 10]}, 0.1, 10)):
+        drawn = [Numbers.parse(given, "x").draw(rng) for _ in range(200)]
+        assert low <= min(drawn) <= max(drawn) <= high
+    halves = [Numbers.parse({"log": [0.1, 10]}, "x").draw(rng) < 1 for _ in range(2000)]
+    assert 0.45 < np.mean(halves) < 0.55
+    assert {Numbers.parse({"choice": [1, 5]}, "x").draw(rng) for _ in range(50)} == {1, 5}
+    normal = [Numbers.parse({"normal": [4, 2]}, "x").draw(rng) for _ in range(2000)]
+    assert abs(np.mean(normal) - 4) < 0.2
+    assert abs(np.std(normal) - 2) < 0.2
+    again = Numbers.parse(Numbers.parse({"log": [1, 2]}, "x").to_json(), "x")
+    assert again == Numbers("log", (1.0, 2.0))
+
+
+# --- scenes and splits ----------------------------------------------------------------------------
+
+
+def test_scenes_that_are_not_there_are_told_before_the_work(tmp_path):
+    for word, line in (("bowlin", "did you mean bowling"), ("x.ply", "x.ply is not there")):
+        spec, folder = spec_of(tmp_path, f'name = "a"\nscenes = ["{word}"]')
+        with pytest.raises(InputError, match=line):
+            find_scenes(spec, folder)
+    spec, folder = spec_of(tmp_path, 'name = "a"\nscenes = ["bowling", "bowling"]')
+    with pytest.raises(InputError, match="named twice"):
+        find_scenes(spec, folder)
+
+
+def test_a_folder_is_all_its_files_and_names_are_unique(tmp_path):
+    (tmp_path / "captures").mkdir()
+    for name in ("a.ply", "a.splat", "b.ply", "notes.txt"):
+        (tmp_path / "captures" / name).write_text("")
+    spec, folder = spec_of(tmp_path, 'name = "a"\nscenes = ["captures", "bowling"]')
+    found = find_scenes(spec, folder)
+    assert [s.id for s in found] == ["a", "a_2", "b", "bowling"]
+    assert found[0].provenance()["sha256"] == hashlib.sha256(b"").hexdigest()
+
+
+def test_no_scene_is_in_two_splits_and_each_split_has_one():
+    ids = [f"scene{i}" for i in range(10)]
+    parts = {"train": 0.8, "validation": 0.1, "test": 0.1}
+    found = divided(ids, parts, seed=1)
+    assert {*found} == {*ids}
+    assert sorted(found.values()).count("train") == 8
+    assert {*found.values()} == {*parts}
+    assert whole_parts(3, [0.98, 0.01, 0.01]) == [1, 1, 1]
+    with pytest.raises(InputError, match="need as many scenes"):
+        divided(ids[:2], parts, seed=1)
+
+
+def test_more_films_only_add_shards(tmp_path):
+    spec, folder = load_spec("small")
+    scenes = find_scenes(spec, folder)
+    few = shards_of(spec_of_count(spec, 64), scenes)
+    many = shards_of(spec_of_count(spec, 1000), scenes)
+    assert many[: len(few)] == few
+    assert sum(s.films for s in many) == 1000
+    splits = [s.split for s in many]
+    assert abs(splits.count("train") / len(splits) - 0.8) < 0.03
+    assert splits_of_shards(scenes, 3) == splits[:3]
+
+
+def spec_of_count(spec, count):
+    from dataclasses import replace
+
+    return replace(spec, count=count)
+
+
+# --- draws ----------------------------------------------------------------------------------------
+
+
+def test_a_draw_hangs_on_seed_number_and_attempt_alone(tmp_path):
+    spec, folder = spec_of(tmp_path)
+    scenes = find_scenes(spec, folder)
+    assert draw(spec, scenes, 5, 0) == draw(spec, scenes, 5, 0)
+    assert draw(spec, scenes, 5, 0) != draw(spec, scenes, 5, 1)
+    assert draw(spec, scenes, 5, 0).pushes != draw(spec, scenes, 6, 0).pushes
+    assert {draw(spec, scenes, i, 0).kind for i in range(30)} == {"world", "paper", "motions"}
+    assert {draw(spec, scenes, i, 0).scene for i in range(30)} == {s.id for s in scenes}
+
+
+def test_a_throw_at_a_loose_object_flies_there():
+    spec, folder = load_spec("throw_and_hit")
+    from dataclasses import replace
+
+    spec = replace(spec, scenes=("bowling",), objects=replace(spec.objects, casts=1))
+    (source,) = find_scenes(spec, folder)
+    (cast,) = prepare(spec, source).casts["world"]
+    drawn = draw(spec, [source], 3, 0)
+    (push,) = pushes_of(drawn, cast, spec)
+    from newtongs.actors import initial_state
+    from newtongs.factory.casts import STANDING
+
+    p = [State(initial_state(cast.stage, i, STANDING)).p.double() for i in cast.stage.indices]
+    t = np.linspace(0, 2, 4001)[:, None]
+    path = p[0].numpy() + t * np.array(push.velocity) - 0.5 * 9.81 * t**2 * np.array([0, 1, 0])
+    nearest = min(np.linalg.norm(path - other.numpy(), axis=1).min() for other in p[1:])
+    assert nearest < 0.02
+
+
+# --- shards ---------------------------------------------------------------------------------------
+
+
+def test_a_sample_has_all_its_parts(films):
+    spec, _, out, outcome = films
+    assert outcome.films == 4
+    with tarfile.open(out / "train-000000.tar") as tar:
+        data = {m.name: tar.extractfile(m).read() for m in tar}
+        assert all(m.mtime == 0 and m.uid == 0 for m in tar)
+    names = {name.partition(".")[2] for name in data}
+    arrays = {"labels0.npz", "labels1.npz", "states.npz", "contacts.npz", "cameras.npz"}
+    assert names == {"rgb0.mp4", "rgb1.mp4", "json", "txt"} | arrays
+    labels = np.load(io.BytesIO(data["00000000.labels1.npz"]))
+    shapes = {name: (x.shape, x.dtype.name) for name, x in labels.items()}
+    assert shapes == {
+        "ids": ((5, 48, 48), "uint8"), "depth": ((5, 48, 48), "float16"),
+        "flow": ((4, 48, 48, 2), "float16"), "scene_flow": ((4, 48, 48, 3), "float16"),
+        "visible": ((4, 48, 48), "bool"),
+    }  # fmt: skip
+    assert np.load(io.BytesIO(data["00000000.states.npz"]))["states"].shape == (5, 1, 22)
+    assert np.load(io.BytesIO(data["00000000.cameras.npz"]))["w2c"].shape == (2, 5, 4, 4)
+    about = json.loads(data["00000000.json"])
+    assert about["provenance"]["digest"] == spec.digest
+    assert about["caption"] == data["00000000.txt"].decode()
+    assert about["objects"][0]["id"] == 1
+    assert 0 <= about["objects"][0]["restitution"] <= 1
+    assert data["00000000.rgb0.mp4"][4:8] == b"ftyp"
+
+
+def test_two_workers_write_the_same_bytes(films, tmp_path):
+    spec, home, out, _ = films
+    outcome = produce(spec, home, tmp_path / "two", workers=2)
+    assert outcome.films == 4
+    assert digests(tmp_path / "two") == digests(out)
+
+
+def test_finished_shards_are_kept_and_a_missing_one_is_made_again(films, tmp_path):
+    spec, home, out, _ = films
+    copy = tmp_path / "copy"
+    shutil.copytree(out, copy)
+    before = (copy / "train-000000.tar").stat().st_mtime_ns
+    (copy / "train-000001.tar").unlink()
+    (copy / ".train-000001.tar.half").write_text("half")
+    outcome = produce(spec, home, copy, workers=1)
+    assert (outcome.shards, outcome.kept) == (2, 1)
+    assert (copy / "train-000000.tar").stat().st_mtime_ns == before
+    assert not [*copy.glob(".train*")]
+    assert digests(copy) == digests(out)
+    again = produce(spec, home, copy, workers=1)
+    assert again.kept == 2
+
+
+def test_another_spec_does_not_write_into_the_folder(films, tmp_path):
+    _, _, out, _ = films
+    other, _ = spec_of(tmp_path, TINY.replace("frames = 5", "frames = 6"))
+    with pytest.raises(InputError, match="another spec"):
+        check_folder(out, other)
+    with pytest.raises(InputError, match="another spec"):
+        is_done(out, shards_of(other, find_scenes(other, tmp_path))[0], other.digest)
+
+
+def test_lossless_pictures_come_back_bit_for_bit():
+    from PIL import Image, ImageSequence
+
+    from newtongs.factory.encode import mp4, webp
+
+    frames = np.random.default_rng(0).integers(0, 255, (3, 16, 16, 3), dtype=np.uint8)
+    data = webp(frames, 24.0)
+    back = [
+        np.asarray(f.convert("RGB")) for f in ImageSequence.Iterator(Image.open(io.BytesIO(data)))
+    ]
+    np.testing.assert_array_equal(back, frames)
+    assert mp4(frames, 24.0) == mp4(frames, 24.0)
+
+
+# --- reading with what others have ----------------------------------------------------------------
+
+
+def test_webdataset_reads_the_shards(films):
+    wds = pytest.importorskip("webdataset")
+    _, _, out, _ = films
+    urls = sorted(str(p) for p in out.glob("train-*.tar"))
+    keys = []
+    for sample in wds.WebDataset(urls, shardshuffle=False).decode():
+        keys.append(sample["__key__"])
+        assert sample["labels0.npz"]["flow"].shape == (4, 48, 48, 2)
+        assert sample["json"]["fps"] == 24.0
+    assert keys == [f"{i:08d}" for i in range(4)]
+
+
+def test_datasets_reads_the_shards_and_the_index(films, tmp_path):
+    datasets = pytest.importorskip("datasets")
+    _, _, out, _ = films
+    urls = sorted(str(p) for p in out.glob("train-*.tar"))
+    data = datasets.load_dataset(
+        "webdataset", data_files={"train": urls}, split="train", streaming=True
+    )
+    sample = next(iter(data))
+    assert sample["__key__"] == "00000000"
+    assert sample["json"]["key"] == "00000000"
+    index = datasets.load_dataset(
+        "parquet", data_files=str(out / "index.parquet"), split="train", cache_dir=str(tmp_path)
+    )
+    assert index["key"][:] == [f"{i:08d}" for i in range(4)]
+    assert min(index["top_speed"][:]) >= 0
+
+
+# --- what goes wrong ------------------------------------------------------------------------------
+
+
+def test_a_scene_that_cannot_be_read_is_told_and_the_rest_goes_on(tmp_path):
+    (tmp_path / "broken.ply").write_text("no Gaussians")
+    text = TINY.replace('"desk_blue_sphere"', '"broken.ply"').replace("count = 4", "count = 2")
+    spec, home = spec_of(tmp_path, text)
+    said = []
+    outcome = produce(spec, home, tmp_path / "out", warn=said.append)
+    assert outcome.films == 2
+    assert len(said) == 1
+    assert "scene broken is left out" in said[0]
+    assert "\n" not in said[0]
+    page = (tmp_path / "out" / "statistics.html").read_text()
+    assert "Scenes left out" in page
+
+
+def test_no_scene_that_can_be_read_is_one_line(tmp_path):
+    (tmp_path / "broken.ply").write_text("no Gaussians")
+    spec, home = spec_of(tmp_path, 'name = "a"\nscenes = ["broken.ply"]\ncount = 1')
+    with pytest.raises(InputError, match="no scene of split train can be used"):
+        produce(spec, home, tmp_path / "out", warn=lambda line: None)
+
+
+def test_what_is_hardly_seen_is_drawn_anew_and_counted(tmp_path, monkeypatch):
+    from newtongs.factory import sample as samples
+
+    spec, home = spec_of(tmp_path)
+    scenes = find_scenes(spec, home)
+    ready = {s.id: pools.prepared_or_why(spec, s) for s in scenes}
+    parts = iter([0.1, 0.1, 0.9, 0.1])
+    monkeypatch.setattr(samples, "seen", lambda *_: next(parts, 1.0))
+    made = make_sample(spec, scenes, 0, ready.__getitem__, Clock())
+    assert made.row["attempt"] == 2
+    assert [f["reason"] for f in made.row["failures"]] == ["hardly seen"] * 2
+    assert json.loads(made.files["json"])["provenance"]["attempt"] == 2
+    assert by_reason([made.row]) == {"hardly seen": 2}
+
+
+def test_a_number_is_given_up_after_its_tries(tmp_path, monkeypatch):
+    from newtongs.factory import sample as samples
+
+    spec, home = spec_of(tmp_path)
+    scenes = find_scenes(spec, home)
+
+    def refused(*_):
+        raise Refused("simulation refused", "too fast")
+
+    monkeypatch.setattr(samples, "_simulated", refused)
+    made = make_sample(spec, scenes, 0, lambda scene: None, Clock())
+    assert made.row["made"] is False
+    assert len(made.row["failures"]) == spec.tries
+
+
+def test_a_full_disk_is_one_line_and_leaves_nothing_half_written(tmp_path, monkeypatch):
+    spec, home = spec_of(tmp_path)
+    scenes, out = find_scenes(spec, home), tmp_path / "out"
+    out.mkdir()
+    (out / "spec.json").write_text("{}")
+
+    def full(*_, **__):
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr(shard_files, "make_sample", full)
+    with pytest.raises(InputError, match=r"cannot write shard .*No space left"):
+        make_shard(spec, scenes, shards_of(spec, scenes)[0], out, lambda s: None, lambda: None)
+    assert {p.name for p in out.iterdir()} == {"spec.json"}
+
+
+def test_too_little_space_is_told_before_the_work(tmp_path, monkeypatch):
+    usage = type("Usage", (), {"free": 10})
+    monkeypatch.setattr("newtongs.factory.run.shutil.disk_usage", lambda _: usage)
+    with pytest.raises(InputError, match="not enough space"):
+        check_space(tmp_path, load_spec("small")[0], 10)
+
+
+def test_a_cluster_that_does_not_answer_is_one_line():
+    with pytest.raises(InputError, match=r"no cluster answers at 127\.0\.0\.1:9"):
+        check_address("127.0.0.1:9")
+    with pytest.raises(InputError, match="expected HOST:PORT"):
+        check_address("somewhere")
+
+
+def test_a_folder_that_a_node_does_not_see_is_one_line(tmp_path):
+    spec, home = spec_of(tmp_path)
+    scenes = find_scenes(spec, home)
+    with pytest.raises(InputError, match="does not see"):
+        make_shard(spec, scenes, shards_of(spec, scenes)[0], tmp_path / "x", None, None)
+
+
+def test_entries_know_neither_time_nor_owner():
+    info = entry("a.txt", 3)
+    assert (info.mtime, info.uid, info.gid, info.mode) == (0, 0, 0, 0o644)
+
+
+def test_dry_run_draws_a_sheet_and_foretells(tmp_path, capsys, monkeypatch):
+    from newtongs.cli import main
+    from newtongs.factory import sheet
+
+    monkeypatch.setattr(sheet, "FILMS", 2)
+    spec_of(tmp_path)
+    main(["factory", str(tmp_path / "spec.toml"), "--out", str(tmp_path / "dry"), "--dry-run"])
+    said = capsys.readouterr().out
+    assert "a film: " in said
+    assert "all 4: about" in said
+    assert "refused on the way" in said
+    assert (tmp_path / "dry" / "sheet.png").read_bytes()[:4] == b"\x89PNG"
+
+
+def test_the_command_says_what_is_wrong(tmp_path, capsys):
+    from newtongs.cli import main
+
+    for words, line in (
+        (["factory"], "expected a SPEC"),
+        (["factory", "small", "--workers", "0"], "--workers: expected 1 to"),
+        (["factory", "smal"], "did you mean small"),
+        (["factory", "small", "--count", "0"], "count: expected 1 to"),
+        (["factory", "small", "--ray", "127.0.0.1:9", "--out", str(tmp_path / "o")], "no cluster"),
+    ):
+        with pytest.raises(SystemExit) as stop:
+            main(words)
+        assert stop.value.code == 2
+        said = capsys.readouterr().err
+        assert line in said
+        assert said.count("\n") == 1

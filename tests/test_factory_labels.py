@@ -1,0 +1,283 @@
+"""Every label of a film against something that knows nothing of how it is made."""
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+import torch
+from scipy.ndimage import binary_erosion, map_coordinates
+
+from newtongs.factory.casts import prepare
+from newtongs.factory.draws import ViewDraw, draw
+from newtongs.factory.film import make_film
+from newtongs.factory.labels import Lens, Motion, label_view
+from newtongs.factory.scenes import find_scenes
+from newtongs.factory.spec import Cameras, Moves, Objects, Spec
+from newtongs.factory.views import cameras_of, each, in_physics
+from newtongs.render import ewa_labels, reference, render
+from newtongs.render.prepare import prepare as prepared_splat
+from newtongs.render.scenes import render_frames
+from newtongs.state import State
+
+BLACK, WHITE = (0.0, 0.0, 0.0), (1.0, 1.0, 1.0)
+
+
+def made(scene, number=0, size=(64, 64), kinds=("world",), frames=9, **objects):
+    spec = Spec(
+        "test", (scene,), count=8, frames=frames, size=size, dynamics=Moves(kinds),
+        objects=Objects(casts=1, **objects), cameras=Cameras(paths=("still",)),
+    )  # fmt: skip
+    (source,) = find_scenes(spec, None)
+    drawn = draw(spec, [source], number, 0)
+    ready = prepare(spec, source)
+    return spec, make_film(drawn.cast_of(ready.casts[drawn.kind]), drawn, spec), source
+
+
+@pytest.fixture(scope="module")
+def ball_and_pins():
+    return made("bowling", size=(96, 64), loose=3)
+
+
+@pytest.fixture(scope="module")
+def cube():
+    return made("playroom_floor", size=(128, 128), frames=25)
+
+
+def view(film, spec, path="still", azimuth=25.0):
+    return cameras_of(film.animation, ViewDraw(path, azimuth, 15.0), spec)
+
+
+def frame_of(animation, t):
+    for k, frame in enumerate(animation.frames()):
+        if k == t:
+            return frame
+    raise AssertionError(t)
+
+
+def splat_of(animation, t, camera):
+    f = frame_of(animation, t)
+    return prepared_splat(
+        animation.scene, camera, BLACK, f.means, f.covariances, f.sh, opacities=f.opacities
+    )
+
+
+def weights(splat, pixels):
+    """Brute force in float64: part ``(P, N)`` that each Gaussian has in some pixels; their order.
+
+    And where the ray of each pixel meets the most of each Gaussian ``(P, N)``.
+    """
+    mean, conic, depth, order = reference._project(splat)
+    d = pixels.unsqueeze(1) - mean
+    power = torch.einsum("pni,nij,pnj->pn", d, conic, d)
+    alpha = (splat.opacities.double()[order] * torch.exp(-0.5 * power)).clamp_max(0.999)
+    alpha = torch.where(alpha >= 1 / 255, alpha, 0.0)
+    after = torch.cumprod(1 - alpha, 1)
+    before = torch.cat([torch.ones_like(after[:, :1]), after[:, :-1]], 1)
+    weight = torch.where(after > 1e-4, alpha * before, 0.0)
+    W = splat.camera.w2c.double()[:3, :3]
+    x = splat.means.double()[order] @ W.T + splat.camera.w2c.double()[:3, 3]
+    K = splat.camera.K.double()
+    J = torch.zeros(len(x), 2, 3, dtype=torch.float64)
+    J[:, 0, 0], J[:, 1, 1] = K[0, 0] / depth, K[1, 1] / depth
+    J[:, 0, 2], J[:, 1, 2] = -K[0, 0] * x[:, 0] / depth**2, -K[1, 1] * x[:, 1] / depth**2
+    sigma = W @ reference._covariances(splat)[order] @ W.T
+    slope = torch.einsum("nj,nkj,nkl->nl", sigma[:, 2], J, conic)
+    return weight, order, depth + torch.einsum("pni,ni->pn", d, slope)
+
+
+def brute(splat, slots, count):
+    """Slot and depth ``(H, W)`` of a picture, and the gap between the first two slots."""
+    camera = splat.camera
+    y, x = torch.meshgrid(
+        torch.arange(camera.height) + 0.5, torch.arange(camera.width) + 0.5, indexing="ij"
+    )
+    pixels = torch.stack([x.flatten(), y.flatten()], -1).double()
+    shares, depths = [], []
+    for part in pixels.split(256):
+        weight, order, z = weights(splat, part)
+        one_hot = torch.nn.functional.one_hot(slots[order], count).double()
+        shares.append(torch.cat([weight @ one_hot, 1 - weight.sum(1, keepdim=True)], 1))
+        depths.append((weight * z) @ one_hot)
+    share, depth = torch.cat(shares), torch.cat(depths)
+    best = share.argmax(1)
+    top = share.topk(2, 1).values
+    z = depth.gather(1, best.clamp_max(count - 1)[:, None]).squeeze(1) / top[:, 0]
+    z = torch.where(best == count, 0.0, z)
+    slot = torch.where(best == count, -1, best)
+    size = camera.height, camera.width
+    return slot.reshape(size), z.reshape(size), (top[:, 0] - top[:, 1]).reshape(size)
+
+
+@pytest.mark.parametrize("path", ["still", "follow"])
+def test_ids_and_depth_are_those_of_brute_force(ball_and_pins, path):
+    spec, film, _ = ball_and_pins
+    cameras = view(film, spec, path)
+    motion, t = Motion.of(film.animation), 6
+    drawn = list(ewa_labels.pictures(film.animation.frames(), cameras, BLACK, motion.slots))
+    camera = each(cameras, spec.frames)[t]
+    splat = splat_of(film.animation, t, camera)
+    slot, z, lead = brute(splat, torch.from_numpy(motion.slots).long(), motion.count + 1)
+    labels = drawn[t][1]
+    sure = (lead > 0.02).numpy()
+    assert sure.mean() > 0.97
+    assert (labels.slot == slot.numpy())[sure].mean() > 0.9995
+    same = sure & (labels.slot == slot.numpy()) & (labels.slot >= 0)
+    error = np.abs(labels.depth - z.numpy())[same] / z.numpy()[same]
+    assert np.percentile(error, 99) < 1e-3
+    assert {*np.unique(labels.slot)} >= {0, 1, motion.count}
+
+
+def test_films_with_labels_have_the_pictures_of_films_without(ball_and_pins):
+    spec, film, _ = ball_and_pins
+    for path in ("still", "orbit"):
+        cameras, motion = view(film, spec, path), Motion.of(film.animation)
+        plain = render_frames(film.animation.frames(), cameras, backend="ewa", background=BLACK)
+        named = ewa_labels.pictures(film.animation.frames(), cameras, BLACK, motion.slots)
+        for a, (b, _) in zip(plain, named, strict=True):
+            assert torch.equal(a.color, b.color)
+
+
+def test_masks_are_the_objects_drawn_alone_in_white(ball_and_pins):
+    """Each object white, all else black: what is brighter than all others is its mask."""
+    spec, film, source = ball_and_pins
+    camera, t = view(film, spec), 5
+    labels = label_view(film.animation, camera, source.color)
+    f, ids = frame_of(film.animation, t), film.animation.scene.ids
+    bright = []
+    for i in [*film.animation.states, -1]:
+        colors = (ids == i).float()[:, None].expand(-1, 3).contiguous()
+        bright.append(
+            render(
+                film.animation.scene, camera, backend="ewa", background=BLACK, means=f.means,
+                covariances=f.covariances, opacities=f.opacities, colors=colors,
+            ).color[..., 0]
+        )  # fmt: skip
+    light = torch.stack(bright)
+    light[-1] = torch.maximum(light[-1], 1 - light.sum(0))  # the rest, or nothing at all
+    order = light.argmax(0)
+    ids_alone = torch.where(order == len(film.animation.states), 0, order + 1).numpy()
+    first, second = light.topk(2, 0).values
+    sure = (first - second > 1e-3).numpy()
+    assert (labels.ids[t] == ids_alone)[sure].all()
+    assert len(np.unique(labels.ids[t])) > 2
+
+
+def seen_gaussians(animation, t, camera, count=1200):
+    """Rows of Gaussians that are seen where their centres are, by brute force."""
+    splat = splat_of(animation, t, camera)
+    mean, _, _, order = reference._project(splat)
+    near = torch.nonzero(animation.scene.ids[order] >= 0).flatten()
+    pixels = mean[near].floor() + 0.5
+    size = torch.tensor([camera.width, camera.height])
+    near = near[((pixels > 2) & (pixels < size - 2)).all(-1)][:: max(1, len(near) // count)]
+    kept = []
+    for part in near.split(128):
+        weight, _, _ = weights(splat, mean[part].floor() + 0.5)
+        kept.append(part[weight.gather(1, part[:, None]).squeeze(1) > 0.3])
+    return order[torch.cat(kept)].numpy()
+
+
+def ways(animation, t, cameras, rows):
+    """Pixels of Gaussians' centres in two frames, straight from the frames that are drawn."""
+    here, there = (frame_of(animation, k).means[rows].double().numpy().copy() for k in (t, t + 1))
+    a, b = Lens.of(cameras[t]), Lens.of(cameras[t + 1])
+    return a.pixels(here)[0], b.pixels(there)[0], there - here
+
+
+@pytest.mark.parametrize("path", ["still", "orbit", "follow"])
+def test_flow_is_that_of_projected_gaussians(cube, path):
+    spec, film, source = cube
+    cameras = each(view(film, spec, path), spec.frames)
+    labels = label_view(film.animation, view(film, spec, path), source.color)
+    errors, lengths = [], []
+    for t in (2, 9, 17):
+        rows = seen_gaussians(film.animation, t, cameras[t])
+        before, after, _ = ways(film.animation, t, cameras, rows)
+        inner = binary_erosion(labels.ids[t] == 1, np.ones((3, 3)))
+        column, row = np.floor(before).astype(int).T
+        ok = inner[row, column]
+        at = [before[ok, 1] - 0.5, before[ok, 0] - 0.5]
+        flow = labels.flow[t].astype(float)
+        found = np.stack([map_coordinates(flow[..., k], at, order=1) for k in (0, 1)], -1)
+        errors.append(np.linalg.norm(found - (after - before)[ok], axis=-1))
+        lengths.append(np.linalg.norm((after - before)[ok], axis=-1))
+    error, length = np.concatenate(errors), np.concatenate(lengths)
+    assert len(error) > 100
+    assert length.mean() > 0.5
+    assert error.mean() < 0.1
+    assert np.percentile(error, 95) < 0.3
+
+
+def test_scene_flow_is_the_way_of_the_gaussians_in_metres(cube):
+    spec, film, source = cube
+    camera, t = view(film, spec), 9
+    labels = label_view(film.animation, camera, source.color)
+    rows = seen_gaussians(film.animation, t, camera)
+    before, _, way = ways(film.animation, t, [camera] * spec.frames, rows)
+    world = film.animation.world
+    metres = world.to_physics(torch.from_numpy(way)) - world.offset
+    column, row = np.floor(before).astype(int).T
+    ok = binary_erosion(labels.ids[t] == 1, np.ones((3, 3)))[row, column]
+    off = np.linalg.norm(labels.scene_flow[t][row, column] - metres.numpy(), axis=-1)[ok]
+    assert np.median(off) < 2e-3
+    assert np.median(off) < 0.05 * np.linalg.norm(metres.numpy(), axis=-1).mean()
+    assert not labels.scene_flow[t][labels.ids[t] == 0].any()
+
+
+def warp_psnr(labels, inside=1):
+    """Frame t + 1 fetched by the flow, against frame t, on object pixels that both show."""
+    pictures, squares, count = labels.rgb / 255.0, 0.0, 0
+    for t in range(len(labels.flow)):
+        inner = [binary_erosion(labels.ids[k] == 1, np.ones((3, 3)), inside) for k in (t, t + 1)]
+        y, x = np.nonzero(inner[0] & labels.visible[t])
+        u, v = labels.flow[t][y, x].astype(float).T
+        row, column = (np.floor(z + 0.5).astype(int) for z in (y + v, x + u))
+        ok = inner[1][row.clip(0, inner[1].shape[0] - 1), column.clip(0, inner[1].shape[1] - 1)]
+        y, x, u, v = (z[ok] for z in (y, x, u, v))
+        for c in range(3):
+            fetched = map_coordinates(pictures[t + 1, ..., c], [y + v, x + u], order=3)
+            squares += ((fetched - pictures[t, y, x, c]) ** 2).sum()
+        count += 3 * len(y)
+    assert count > 10_000
+    return 10 * np.log10(count / squares)
+
+
+@pytest.mark.parametrize("path", ["still", "follow"])
+def test_a_frame_warped_by_the_flow_is_the_next_one(cube, path):
+    spec, film, source = cube
+    labels = label_view(film.animation, view(film, spec, path), source.color)
+    assert warp_psnr(labels) > 35
+    wrong = labels._replace(flow=labels.flow * np.float16(0.5))
+    assert warp_psnr(wrong) < warp_psnr(labels) - 3
+
+
+def test_hidden_points_are_not_visible_in_the_next_frame(cube):
+    spec, film, source = cube
+    labels = label_view(film.animation, view(film, spec), source.color)
+    covered = (labels.ids[:-1] == 0) & (labels.ids[1:] == 1)
+    assert covered.any()
+    assert not labels.visible[covered].any()
+
+
+def test_cameras_of_the_physics_frame_see_the_same_pixels(ball_and_pins):
+    spec, film, _ = ball_and_pins
+    camera, world = view(film, spec), film.animation.world
+    points = torch.randn(50, 3, dtype=torch.float64)
+    pixels, depth = camera.project(world.to_scene(points))
+    x = points @ in_physics(camera, world)[:3, :3].T + in_physics(camera, world)[:3, 3]
+    torch.testing.assert_close(x[:, 2], world.scale * depth, rtol=1e-5, atol=1e-5)
+    found = (x @ camera.K.double().T)[:, :2] / x[:, 2:]
+    ahead = depth > 0.5
+    torch.testing.assert_close(found[ahead], pixels[ahead], rtol=1e-4, atol=1e-3)
+
+
+def test_objects_that_change_their_size_have_flow_too():
+    spec, film, source = made("desk_blue_sphere", kinds=("motions",), frames=9)
+    spec = replace(spec, dynamics=Moves(("motions",), ("scale_pulse",)))
+    (source,) = find_scenes(spec, None)
+    drawn = draw(spec, [source], 3, 0)
+    film = make_film(drawn.cast_of(prepare(spec, source).casts["motions"]), drawn, spec)
+    labels = label_view(film.animation, view(film, spec), source.color)
+    assert State(film.states).s.std(0).max() > 0
+    inside = labels.ids[:-1] == 1
+    assert np.abs(labels.flow[inside].astype(float)).max() > 0.05
