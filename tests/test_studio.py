@@ -15,7 +15,7 @@ from newtongs.scene.find.rays import crossings, first_opaque, struck
 from newtongs.state import State
 from newtongs.studio import Kick, Recipe, Session
 from newtongs.studio.recipe import push_words
-from newtongs.studio.session import camera_in_scene
+from newtongs.studio.pointing import camera_in_scene
 
 
 @pytest.fixture(scope="module")

@@ -5,6 +5,7 @@ from dataclasses import replace as changed
 from typing import Any, NamedTuple
 
 import torch
+from torch import Tensor
 
 from ..actors import make_bodies, raise_for_motions
 from ..animator import about_stage, as_animation, frame_times, simulated
@@ -14,15 +15,18 @@ from ..ground import Ground, make_ground
 from ..pushes import filled
 from ..scene.animation import Animation
 from ..scene.find.floor import Floor
+from ..scene.find.memory import Memory
 from ..stage import Opened, Stage, Told, pick
 from ..staging import settle
 from ..state import State
 from ..types import StateTensor, Times, Vec3
 from ..world.bodies import Body
+from ..world.shapes import Shape
 from ..world.simulation import Simulation
 from ..world.surroundings import Surroundings
 from .recipe import Kick, Recipe
 
+NEW = -1  # row of a Gaussian that the capture has not
 COARSE = 24  # frames of a path that is drawn while an arrow is pulled
 
 
@@ -33,6 +37,8 @@ class Ready(NamedTuple):
     stage: Stage
     bodies: list[Body]
     around: Ground
+    rows: Tensor
+    """Which Gaussian of the capture each of the stage's is ``(N,)``; -1 for one that is new."""
 
 
 def made_ready(
@@ -40,12 +46,14 @@ def made_ready(
     place: Opened,
     floor: Floor,
     before: Ready | None = None,
+    memory: Memory | None = None,
     told: Told | None = None,
 ) -> Ready:
     """The stage of a recipe, as :func:`newtongs.animate` makes it.
 
     ``floor`` is that of the ``place``. Where only velocities, spins and materials differ from
-    ``before``, its objects, shapes and solid scene are taken over.
+    ``before``, its objects, shapes and solid scene are taken over; otherwise the shapes of objects
+    that are the same as there. ``memory`` is that of the place.
     """
     physics = recipe.physics
     pushes = [filled(push, physics) for push in recipe.pushes]
@@ -53,14 +61,37 @@ def made_ready(
         shapes = [body.shape for body in before.bodies]
         bodies = make_bodies(before.stage, pushes, physics, recipe.seconds, told, shapes)
         return before._replace(recipe=recipe, bodies=bodies)
-    stage = pick(
+    picked = pick(
         place, pushes, up=recipe.up, height=recipe.floor, known=floor, loose=recipe.loose,
-        whole=not physics.literal,
+        whole=not physics.literal, memory=memory,
     )  # fmt: skip
-    stage = settle(stage, recipe.floor, rescale=not physics.literal)
+    stage = settle(picked, recipe.floor, rescale=not physics.literal)
     stage = raise_for_motions(stage, pushes, physics.seed)
-    bodies = make_bodies(stage, pushes, physics, recipe.seconds, told)
-    return Ready(recipe, stage, bodies, make_ground(stage, bodies, physics, (), ()))
+    shapes = [] if before is None else [_shape(before, stage, i) for i in stage.indices]
+    bodies = make_bodies(stage, pushes, physics, recipe.seconds, told, shapes)
+    around = make_ground(stage, bodies, physics, (), ())
+    return Ready(recipe, stage, bodies, around, _rows(picked, stage, len(place.scene)))
+
+
+def _rows(picked: Stage, stage: Stage, captured: int) -> Tensor:
+    """Rows of the capture; they come first, and a stage whose objects were raised lacks some."""
+    rows = torch.arange(len(picked.scene))
+    rows[captured:] = NEW
+    return rows if len(stage.scene) == len(picked.scene) else rows[picked.ever_after]
+
+
+def _shape(before: Ready, stage: Stage, index: int) -> Shape | None:
+    """An object's shape, if it had one and is still the same object in the same frame."""
+    if index >= len(before.bodies) or before.recipe.dynamics == "paper":
+        return None
+    was, now = before.stage.world, stage.world
+    frame = was.scale == now.scale and was.floor == now.floor and torch.equal(was.up, now.up)
+    things = before.stage.scene.object(index), stage.scene.object(index)
+    same = frame and all(
+        torch.equal(getattr(things[0], name), getattr(things[1], name))
+        for name in ("means", "quats", "log_scales", "logits")
+    )
+    return before.bodies[index].shape if same else None
 
 
 def _lasting(recipe: Recipe) -> tuple[Any, ...]:
