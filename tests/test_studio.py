@@ -14,8 +14,8 @@ from newtongs.scene import GaussianScene
 from newtongs.scene.find.rays import crossings, first_opaque, struck
 from newtongs.state import State
 from newtongs.studio import Kick, Recipe, Session
-from newtongs.studio.recipe import push_words
 from newtongs.studio.pointing import camera_in_scene
+from newtongs.studio.recipe import push_words
 
 
 @pytest.fixture(scope="module")

@@ -22,8 +22,9 @@ from newtongs.exports import read_glb
 from newtongs.scene.cameras import look_at
 from newtongs.state import State
 from newtongs.studio import Session
-from newtongs.studio.page import Studio
-from newtongs.studio.view import ARROW, FIELD, HANDLE
+from newtongs.studio.aids import ARROW, HANDLE
+from newtongs.studio.server import Studio
+from newtongs.studio.view import FIELD
 
 PACKAGES = os.environ.get("NEWTONGS_BROWSER", "")
 CHROMIUM = os.environ.get("NEWTONGS_CHROMIUM") or shutil.which("chromium") or ""

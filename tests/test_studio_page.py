@@ -1,5 +1,6 @@
 """What the page does when something is clicked or pressed, without a browser."""
 
+import asyncio
 import io
 import time
 import zipfile
@@ -15,7 +16,8 @@ from newtongs.scene import GaussianScene
 from newtongs.state import State
 from newtongs.studio import Recipe, Session
 from newtongs.studio.nodes import box_lines, parts, splats
-from newtongs.studio.page import Studio, opened_session
+from newtongs.studio.opening import opened_session
+from newtongs.studio.server import Studio
 
 
 class Camera:
@@ -51,6 +53,13 @@ def page(studio):
     return page
 
 
+def all_buffers(page):
+    """Which arrays the nodes hold: a new one would have been sent."""
+    nodes = [node for one in page.view.objects for node in one.nodes]
+    nodes += [block.node for block in page.view.rest.blocks]
+    return [id(node._impl.props.buffer) for node in nodes]
+
+
 def at_object(page):
     middle = page.session.world.to_physics(page.session.scene.object(0).means.double().mean(0))
     eye = middle + torch.tensor([0.5, 1.0, 4.0], dtype=torch.float64)
@@ -65,95 +74,95 @@ def wait(what, seconds=30):
 
 
 def test_a_click_picks_and_draws_an_object_of_its_own(page):
-    page.guarded(page.on_click)(at_object(page))
+    page.guarded(page.picking.on_click)(at_object(page))
     assert [p.select for p in page.session.recipe.pushes] == ["id:0"]
     assert page.selected == 0
     assert "Gaussians move" in page.panel.said.content
-    assert page.view.nodes["object_0_tinted"].visible
-    assert not page.view.nodes["object_0"].visible
-    assert {"rest", "object_0", "arrow", "path"} <= page.view.nodes.keys()
+    assert page.view.objects[0].tinted.visible
+    assert not page.view.objects[0].plain.visible
+    assert {"arrow", "spin", "path"} <= page.aids.lines.keys()
 
 
 def test_a_click_beside_it_is_a_red_line(page):
-    page.guarded(page.on_click)(Event(Client(), (2.0, 3.0, 2.0), (0, -1, 0)))
+    page.guarded(page.picking.on_click)(Event(Client(), (2.0, 3.0, 2.0), (0, -1, 0)))
     assert "#d33" in page.panel.said.content
     assert page.session.recipe.pushes == ()
 
 
 def test_what_the_page_sets_itself_is_no_wish(page):
-    page.add("id:0")
+    page.picking.add("id:0")
     before = page.session.recipe
     page.panel.mass.value = 5.0  # without a client: as the page does
     assert page.session.recipe == before
 
 
 def test_only_poses_change_while_it_plays(page):
-    page.add("id:0")
-    buffers = {n: id(h._impl.props.buffer) for n, h in page.view.nodes.items() if "object" in n}
-    start = page.view.nodes["object_0"].position.copy()
-    page.on_play_button(None)
+    page.picking.add("id:0")
+    buffers = all_buffers(page)
+    start = page.view.objects[0].plain.position.copy()
+    page.playing.on_play(None)
     wait(lambda: page.panel.frame.value > 3)
-    page.on_play_button(None)
-    assert page.player.mode == "still"
-    node, index = page.view.nodes["object_0"], int(page.panel.frame.value)
+    page.playing.on_play(None)
+    assert page.playing.player.mode == "still"
+    node, index = page.view.objects[0].plain, int(page.panel.frame.value)
     there = State(page.session.states()[index, 0]).p.double().numpy()
     assert np.array_equal(node.position, there)
     assert not np.array_equal(start, there)
-    assert {n: id(page.view.nodes[n]._impl.props.buffer) for n in buffers} == buffers
-    page.on_reset(None)
-    assert np.array_equal(page.view.nodes["object_0"].position, start)
+    assert all_buffers(page) == buffers
+    page.playing.on_reset(None)
+    assert np.array_equal(page.view.objects[0].plain.position, start)
 
 
 def test_a_click_kicks_while_it_is_live_and_the_run_can_be_kept(page):
     event = at_object(page)
-    page.add("id:0")
+    page.picking.add("id:0")
     page.session.push(0, velocity=(0.0, 0.0, 0.0), spin=(0.0, 0.0, 0.0))
     page.refresh(0)
-    page.on_live(None)
+    page.playing.on_live(None)
     wait(lambda: page.session.time > 0.1)
-    page.guarded(page.on_click)(event)
+    page.guarded(page.picking.on_click)(event)
     assert "kicked object 0" in page.panel.said.content
     before = page.session.time
     wait(lambda: page.session.time > before + 0.2)
-    page.guarded(page.on_keep)(event)
+    page.guarded(page.playing.on_keep)(event)
     assert len(page.session.recipe.kicks) == 1
-    assert page.player.mode == "still"
+    assert page.playing.player.mode == "still"
     last = page.session.states()[-1, 0]
     assert State(last).p[2] < State(page.session.states()[0, 0]).p[2] - 0.05  # along the view
 
 
 def test_pulling_the_handle_draws_and_chooses(page):
-    page.add("id:0")
+    page.picking.add("id:0")
     at = State(page.session.ready.bodies[0].z0).p.double().numpy()
-    page.view.gizmo.position = at + np.array([0.5, 0.25, 0.0])
+    page.aids.pull.position = at + np.array([0.5, 0.25, 0.0])
 
     class Pull(Event):
         phase = "end"
 
-    page.on_arrow(Pull(Client()))
+    asyncio.run(page.pushing.on_arrow(Pull(Client())))
     wait(lambda: page.session.recipe.pushes[0].velocity[0] > 1.9)
     assert page.session.recipe.pushes[0].velocity == pytest.approx((2.0, 1.0, 0.0), abs=2e-3)
 
 
 def test_a_motion_that_cannot_be_is_undone(page):
-    page.add("id:0")
+    page.picking.add("id:0")
     page.panel.loose.value = True
-    page.guarded(page.on_options)(Event(Client()))
+    page.guarded(page.pushing.on_options)(Event(Client()))
     assert "#d33" in page.panel.said.content  # nothing else is loose in the park
     assert not page.session.recipe.loose
     assert page.panel.loose.value is False
 
 
 def test_export_sends_files_and_the_project_opens_again(page, tmp_path):
-    page.add("id:0")
+    page.picking.add("id:0")
     client = Client()
     for name, box in page.panel.formats.items():
         box.value = name in ("glb", "ply")
-    page.on_export(Event(client))
+    page.taking.on_export(Event(client))
     names = zipfile.ZipFile(io.BytesIO(client.files["sunny_park.zip"])).namelist()
     assert "sunny_park.glb" in names
     assert len([n for n in names if n.endswith(".ply")]) == 16
-    page.guarded(page.on_project)(Event(client))
+    page.guarded(page.taking.on_project)(Event(client))
     zipfile.ZipFile(io.BytesIO(client.files["sunny_park_project.zip"])).extractall(tmp_path)
     again = opened_session(str(tmp_path / "sunny_park.json"))
     assert torch.equal(again.states(), page.session.states())
@@ -167,21 +176,21 @@ def test_an_uploaded_file_is_shown_under_its_name(page, studio, tmp_path):
     save(scene, tmp_path / "park.ply")
     upload = page.panel.upload
     upload._impl.value = type(upload.value)("../park.ply", (tmp_path / "park.ply").read_bytes())
-    page.guarded(page.on_upload)(Event(Client()))
+    page.guarded(page.opening.on_upload)(Event(Client()))
     assert page.shown == "park.ply"
     assert len(page.session.scene) == len(scene)
-    page.add("cluster:0")
-    page.guarded(page.on_lines)(Event(Client()))
+    page.picking.add("cluster:0")
+    page.guarded(page.taking.on_lines)(Event(Client()))
     assert "newtongs animate park.ply" in page.panel.command.content
     assert "upload_" not in page.panel.command.content
     client = Client()
-    page.guarded(page.on_project)(Event(client))
+    page.guarded(page.taking.on_project)(Event(client))
     zipfile.ZipFile(io.BytesIO(client.files["park_project.zip"])).extractall(tmp_path)
     assert torch.equal(opened_session(str(tmp_path / "park.json")).states(), page.session.states())
 
 
 def test_lines_without_an_object_say_what_to_do(page):
-    page.guarded(page.on_lines)(Event(Client()))
+    page.guarded(page.taking.on_lines)(Event(Client()))
     assert "click one first" in page.panel.said.content
 
 
@@ -197,10 +206,11 @@ def test_float16_holds_every_shape():
 
 
 def test_parts_hold_every_gaussian_once(page):
-    page.add("id:0")
-    stage = page.session.ready.stage
-    cut = parts(stage)
-    together = torch.stack([cut.rest, cut.first, cut.later, *cut.objects, *cut.later_of_objects])
+    page.picking.add("id:0")
+    ready = page.session.ready
+    cut = parts(ready.stage, ready.rows)
+    still = cut.rest, cut.more, cut.first, cut.later
+    together = torch.stack([*still, *cut.objects, *cut.later_of_objects])
     assert (together.sum(0) == 1).all()
 
 

@@ -5,7 +5,7 @@ import time
 from collections.abc import Callable
 from typing import Literal, TypeAlias
 
-from .session import LIVE_RATE
+from .live import RATE
 
 Mode: TypeAlias = Literal["still", "play", "live"]
 CATCH_UP = 3  # steps at most in a tick: what is later than that is left out
@@ -38,13 +38,13 @@ class Player:
             self._wake.clear()
             last, owed = time.monotonic(), 0.0
             while self.mode != "still" and not self._closed:
-                time.sleep(1 / LIVE_RATE)
+                time.sleep(1 / RATE)
                 now = time.monotonic()
                 gone, last = now - last, now
                 if self.mode == "play":
                     self.play(gone)
                     continue
-                owed = min(owed + gone * LIVE_RATE, CATCH_UP)
+                owed = min(owed + gone * RATE, CATCH_UP)
                 if owed >= 1:
                     self.step(int(owed))
                     owed -= int(owed)

@@ -5,8 +5,6 @@ from dataclasses import replace as changed
 from pathlib import Path
 from typing import Any, TypeAlias
 
-import torch
-
 from ..actors import spoken
 from ..animator import frame_times
 from ..errors import InputError
@@ -21,13 +19,12 @@ from ..scene.gaussians import BACKGROUND, GaussianScene
 from ..scene.world_frame import WorldFrame
 from ..stage import Opened, Told, floor_of, opened
 from ..staging import frame_of
-from ..state import replace
 from ..types import StateTensor, Times, Vec3
 from . import home, words
 from .live import LiveRun
 from .pointing import Ray, ray_in_scene
 from .recipe import Kick, Recipe
-from .stages import Ready, animation_of, coarse_path, followed, made_ready
+from .stages import Ready, animation_of, coarse_path, followed, made_ready, tried
 
 DIGITS = 3  # of velocities that were chosen for a person
 STEP = 0.02  # physics units by which a selection is grown or shrunk at once
@@ -234,17 +231,14 @@ class Session:
             )
         return self._ready
 
-    def coarse(self, index: int, velocity: Ray | None = None) -> Vec3:
+    def coarse(self, index: int, velocity: Ray | None = None, spin: Ray | None = None) -> Vec3:
         """Where an object will go ``(24, 3)``, at once and roughly.
 
-        ``velocity`` is tried without being chosen.
+        ``velocity`` and ``spin`` are tried without being chosen.
         """
         self._require(index)
         body = self.ready.bodies[index]
-        if velocity is not None:
-            v = torch.as_tensor(velocity, dtype=body.z0.dtype)
-            body = changed(body, state=replace(body.z0, v=v))
-        return coarse_path(body, self._recipe.seconds)
+        return coarse_path(tried(body, velocity, spin), self._recipe.seconds)
 
     def states(self) -> StateTensor:
         """States ``(T, K, 22)`` of all frames in the physics frame, as they will be."""

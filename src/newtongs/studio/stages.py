@@ -7,6 +7,7 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor
 
+from .. import rotations
 from ..actors import make_bodies, raise_for_motions
 from ..animator import about_stage, as_animation, frame_times, simulated
 from ..dynamics.surfaces import FLOOR
@@ -18,12 +19,13 @@ from ..scene.find.floor import Floor
 from ..scene.find.memory import Memory
 from ..stage import Opened, Stage, Told, pick
 from ..staging import settle
-from ..state import State
+from ..state import State, make, replace
 from ..types import StateTensor, Times, Vec3
 from ..world.bodies import Body
 from ..world.shapes import Shape
 from ..world.simulation import Simulation
 from ..world.surroundings import Surroundings
+from .pointing import Ray
 from .recipe import Kick, Recipe
 
 NEW = -1  # row of a Gaussian that the capture has not
@@ -134,6 +136,24 @@ def animation_of(ready: Ready, times: Times, states: StateTensor) -> Animation:
     about = changed(about, seconds=recipe.seconds, fps=recipe.fps)
     in_scene = list(ready.stage.world.state_to_scene(states.transpose(0, 1).double()))
     return as_animation(ready.stage, ready.bodies, ready.around, times, in_scene, physics, about)
+
+
+def tried(body: Body, velocity: Ray | None, spin: Ray | None) -> Body:
+    """A body with another velocity and spin (about the axes x, y, z); what is None stays."""
+    z0 = body.z0
+    if velocity is not None:
+        z0 = replace(z0, v=torch.as_tensor(velocity, dtype=z0.dtype))
+    if spin is not None:
+        own = rotations.conjugate(State(z0).q)
+        z0 = replace(z0, w=rotations.rotate(own, torch.as_tensor(spin, dtype=z0.dtype)))
+    return changed(body, state=z0)
+
+
+def warm() -> None:
+    """Compile what the first click and the first pull need."""
+    ball = Body(make(p=(0.0, 1.0, 0.0), s=(0.2, 0.2, 0.2)), Shape.ball(0.2))
+    coarse_path(ball, 0.1)
+    Simulation([ball]).run([0.1])
 
 
 def coarse_path(body: Body, seconds: float) -> Vec3:

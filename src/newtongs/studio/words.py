@@ -32,3 +32,9 @@ def joined(word: str, more: str) -> str:
 def hangs_on_floor(word: str) -> bool:
     """Whether a word means something else above another floor: clusters are found above it."""
     return "cluster" in word or word.endswith("auto")
+
+
+def refuse_files(word: str) -> None:
+    """A word from the browser names no folder."""
+    if "masks" in word:
+        raise InputError("masks are read from a folder; use newtongs animate --select masks:FOLDER")

@@ -70,6 +70,13 @@ class _Kept(NamedTuple):
     """Which of the Gaussians that were looked at were others'; of all, where none was."""
     result: Extraction
 
+    def answers(self, mask: Tensor, object: int, taken: Tensor) -> bool:
+        """Whether this is what would be found again."""
+        near = self.result.near
+        theirs = taken if near is None else taken[near]
+        same = self.object == object and torch.equal(self.mask, mask)
+        return same and torch.equal(self.taken, theirs)
+
 
 class Memory:
     """Objects that were taken out of one scene.
@@ -96,10 +103,8 @@ class Memory:
         if self._key != key:
             self._key, self._kept = key, []
         for kept in self._kept:
-            near = kept.result.near
-            if kept.object == object and torch.equal(kept.mask, mask):
-                if torch.equal(kept.taken, taken if near is None else taken[near]):
-                    return kept.result
+            if kept.answers(mask, object, taken):
+                return kept.result
         found = take_out(scene, mask, floor, taken=taken, points=points, object=object)
         theirs = taken if found.near is None else taken[found.near]
         self._kept = [*self._kept[1 - MOST :], _Kept(mask, object, theirs.clone(), found)]

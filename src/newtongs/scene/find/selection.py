@@ -179,7 +179,7 @@ def _inner(word: str, scene: GaussianScene, text: str, **others: Any) -> tuple[f
 
 
 def _near(scene: GaussianScene, which: Tensor, to: Tensor, reach: float) -> Tensor:
-    """Mask ``(N,)`` of those Gaussians ``which`` are nearer than ``reach`` to opaque ones ``to``."""
+    """Those of ``which (N,)`` that are nearer than ``reach`` to opaque ones of ``to (N,)``."""
     from scipy.spatial import cKDTree
 
     goal = to & (scene.opacities >= SOLID)
