@@ -48,7 +48,7 @@ lint: $(STAMP)
 
 bench: $(STAMP)
 	for part in state32 gaussian32 same32 dynamics rollout training formats compression captures transform render film export \
-	  animate world style; do \
+	  animate world studio style; do \
 	  $(BIN)/python -W ignore benchmarks/$$part.py || exit; done
 
 clean:

@@ -16,6 +16,7 @@ from typing import Any, TypeAlias
 
 from ..errors import InputError
 from ..state import State
+from ..threads import one_thread
 from . import recent
 from .aids import Aids
 from .grounding import Grounding
@@ -54,7 +55,8 @@ class Page:
         self._connect()
         uploads.watch(server.gui, self.fail)
         if session is not None:
-            self.open(session, self.shown)
+            with one_thread():
+                self.open(session, self.shown)
         else:
             self.say("choose a scene, or open a file")
 
@@ -85,9 +87,13 @@ class Page:
         return run
 
     def attempt(self, do: Callable[[], None]) -> None:
-        """Do it; what goes wrong is a red line."""
+        """Do it; what goes wrong is a red line.
+
+        The browser draws on the same processor: two threads would wait for each other.
+        """
         try:
-            do()
+            with one_thread():
+                do()
         except InputError as error:
             self.fail(str(error))
         except Exception as error:

@@ -4,6 +4,7 @@ from typing import Any
 
 import torch
 
+from ..errors import InputError
 from . import words
 from .panel import NONE
 from .part import Part, Wired
@@ -61,7 +62,19 @@ class Picking(Part):
         page, session = self.page, self.page.open_session
         page.stop()
         page.say(f"taking {word} out of the scene ...")
-        self._told(session.pick(word))
+        self._point_out(word)
+        try:
+            index = session.pick(word)
+        except InputError:
+            page.view.show(session)  # as it was
+            raise
+        self._told(index)
+
+    def _point_out(self, word: str) -> None:
+        """Tint at once what will be picked: to take it out lasts a second or two."""
+        there = [push.select for push in self.page.open_session.recipe.pushes]
+        if word not in there and word not in ("auto", "all"):
+            self.page.view.point_out(self.page.open_session.mask(word))
 
     def _told(self, index: int) -> None:
         """Show an object that was picked or changed, and count it."""

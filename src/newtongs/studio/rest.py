@@ -15,7 +15,7 @@ from ..scene.find.clusters import Cluster
 from ..scene.gaussians import BACKGROUND, GaussianScene
 from ..scene.world_frame import WorldFrame
 from ..types import Vec3
-from .nodes import Array, add_splats, place, splats, still_pose
+from .nodes import TINT, TINTED, Array, add_splats, place, splats, still_pose
 
 BLOCKS = 32  # at most
 LEAST = 4096  # Gaussians of a block
@@ -41,6 +41,7 @@ class Rest:
     def __init__(self, api: Any, scene: GaussianScene, clusters: list[Cluster]) -> None:
         """``api`` is a viser server's scene; the nodes are placed by :meth:`place`."""
         self.scene, self.hidden = scene, torch.zeros(len(scene), dtype=torch.bool)
+        self.tinted = self.hidden.clone()
         plain = scene.replace(sh=scene.sh[:, :1])
         size = max(LEAST, -(-len(scene) // BLOCKS))
         self.blocks = [
@@ -53,22 +54,34 @@ class Rest:
         for block in self.blocks:
             place(block.node, still_pose(world, block.origin, block.unit))
 
-    def hide(self, hidden: Tensor) -> int:
-        """Show all but the Gaussians of a mask ``(N,)``; returns how many blocks were sent."""
-        touched = hidden != self.hidden
+    def paint(self, *, hidden: Tensor | None = None, tinted: Tensor | None = None) -> int:
+        """Hide the Gaussians of a mask ``(N,)``, tint those of another, show all others plainly.
+
+        Returns how many blocks were sent.
+        """
+        none = torch.zeros_like(self.hidden)
+        hidden, tinted = none if hidden is None else hidden, none if tinted is None else tinted
+        touched = (hidden != self.hidden) | (tinted != self.tinted)
         sent = [block for block in self.blocks if touched[block.rows].any()]
         for block in sent:
+            colors = np.where(tinted[block.rows].numpy(), _tinted(block.colors), block.colors)
             buffer = block.node.buffer.copy()
-            gone = hidden[block.rows].numpy()
-            buffer[:, 7] = np.where(gone, block.colors & ~OPAQUE, block.colors)
+            buffer[:, 7] = np.where(hidden[block.rows].numpy(), colors & ~OPAQUE, colors)
             block.node.buffer = buffer
-        self.hidden = hidden.clone()
+        self.hidden, self.tinted = hidden.clone(), tinted.clone()
         return len(sent)
 
     def remove(self) -> None:
         """From the page."""
         for block in self.blocks:
             block.node.remove()
+
+
+def _tinted(colors: Array) -> Array:
+    """Colours ``(n,)`` of a byte each, tinted; opacity stays."""
+    rgba = colors.view(np.uint8).reshape(-1, 4).copy()
+    rgba[:, :3] = (1 - TINTED) * rgba[:, :3] + TINTED * 255 * np.array(TINT)
+    return rgba.view(np.uint32)[:, 0]
 
 
 def _block(api: Any, name: str, scene: GaussianScene, rows: Tensor) -> Block:

@@ -5,6 +5,8 @@ from dataclasses import replace as changed
 from pathlib import Path
 from typing import Any, TypeAlias
 
+from torch import Tensor
+
 from ..actors import spoken
 from ..animator import frame_times
 from ..errors import InputError
@@ -15,6 +17,7 @@ from ..scene.find.clusters import Cluster, cluster
 from ..scene.find.floor import Floor
 from ..scene.find.memory import Memory
 from ..scene.find.rays import struck, word_of, words_within
+from ..scene.find.selection import select
 from ..scene.gaussians import BACKGROUND, GaussianScene
 from ..scene.world_frame import WorldFrame
 from ..stage import Opened, Told, floor_of, opened
@@ -24,7 +27,7 @@ from . import home, words
 from .live import LiveRun
 from .pointing import Ray, ray_in_scene
 from .recipe import Kick, Recipe
-from .stages import Ready, animation_of, coarse_path, followed, made_ready, tried
+from .stages import Compiled, Ready, animation_of, coarse_path, made_ready, tried
 
 DIGITS = 3  # of velocities that were chosen for a person
 STEP = 0.02  # physics units by which a selection is grown or shrunk at once
@@ -53,6 +56,7 @@ class Session:
         self._clusters: dict[Ground, list[Cluster]] = {}
         self._memory = Memory()
         self._ready: Ready | None = None
+        self._compiled: Compiled | None = None
         self._followed: tuple[Recipe, Times, StateTensor] | None = None
         self._live: LiveRun | None = None
 
@@ -153,6 +157,10 @@ class Session:
             raise InputError("no object lies in the rectangle; draw a larger one")
         return found
 
+    def mask(self, word: str) -> Tensor:
+        """Which Gaussians of the scene ``(N,)`` a selection names, before they are completed."""
+        return select(self.scene, word, floor=self.floor.carrying).mask
+
     def pick(self, word: str) -> int:
         """Add an object and return its number; one that is there already is only found."""
         there = [push.select for push in self._recipe.pushes]
@@ -246,7 +254,10 @@ class Session:
 
     def _run(self) -> tuple[Times, StateTensor]:
         if self._followed is None or self._followed[0] != self._recipe:
-            self._followed = self._recipe, *followed(self.ready)
+            ready = self.ready
+            if self._compiled is None or not self._compiled.serves(ready):
+                self._compiled = Compiled(ready)
+            self._followed = self._recipe, *self._compiled.followed(ready)
         return self._followed[1:]
 
     def animation(self) -> Animation:

@@ -4,6 +4,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 import torch
+from torch import Tensor
 
 from ..scene.gaussians import GaussianScene
 from ..scene.world_frame import WorldFrame
@@ -86,7 +87,7 @@ class View:
             self._drop_still(name)
         self._drop_objects(0)
         if self.rest is not None:
-            self.rest.hide(torch.zeros_like(self.rest.hidden))
+            self.rest.paint()
 
     def _show_stage(self, session: Session) -> None:
         ready = session.ready
@@ -100,8 +101,13 @@ class View:
         assert self.rest is not None
         hidden = torch.ones_like(self.rest.hidden)
         hidden[ready.rows[cut.rest]] = False
-        self.rest.hide(hidden)
+        self.rest.paint(hidden=hidden)
         self.later(False)
+
+    def point_out(self, mask: Tensor) -> None:
+        """Tint Gaussians ``(N,)`` of the scene, until they are shown as an object."""
+        if self.rest is not None:
+            self.rest.paint(hidden=self.rest.hidden, tinted=mask)
 
     # --- nodes ------------------------------------------------------------------------------------
 
