@@ -14,6 +14,7 @@ FREE = "free (arrow)"
 TICKED = ("glb", "html")
 STILL = (0.0, 0.0, 0.0)
 HANDLES = ("arrow", "ring", "both")
+GROW, SHRINK, STAY, UNDO = "Grow", "Shrink", "Let it stay", "Undo"
 
 
 @dataclass
@@ -28,11 +29,9 @@ class Panel:
     objects: Any
     word: Any
     add: Any
-    remove: Any
-    undo: Any
     rectangle: Any
-    grow: Any
-    shrink: Any
+    resize: Any
+    leave: Any
     loose: Any
     floor: Any
     move_floor: Any
@@ -94,10 +93,10 @@ def _objects(gui: Any, made: dict[str, Any]) -> None:
     made["word"] = gui.add_text("by word", "", hint="auto, cluster:0, box:..., sphere:x,y,z,r")
     made["add"] = gui.add_button("Add by word")
     made["rectangle"] = gui.add_button("Draw a rectangle", hint="adds the objects inside")
-    made["grow"] = gui.add_button("Grow", hint="the selected object takes what is next to it")
-    made["shrink"] = gui.add_button("Shrink", hint="it gives back what touches other things")
-    made["remove"] = gui.add_button("Let it stay", hint="the selected object is scenery again")
-    made["undo"] = gui.add_button("Undo")
+    hint = "Grow takes what is next to it, Shrink gives back what touches other things"
+    made["resize"] = gui.add_button_group("its size", (GROW, SHRINK), hint=hint)
+    hint = "Let it stay: the selected object is scenery again"
+    made["leave"] = gui.add_button_group("", (STAY, UNDO), hint=hint)
     made["loose"] = gui.add_checkbox("all others are loose", False)
 
 

@@ -6,7 +6,7 @@ import torch
 
 from ..errors import InputError
 from . import words
-from .panel import NONE
+from .panel import GROW, NONE, STAY
 from .part import Part, Wired
 
 
@@ -21,8 +21,8 @@ class Picking(Part):
         """See :class:`Part`."""
         p = self.page.panel
         return (
-            (p.add, self.on_add), (p.rectangle, self.on_rectangle), (p.grow, self.on_grow),
-            (p.shrink, self.on_shrink), (p.remove, self.on_remove), (p.undo, self.on_undo),
+            (p.add, self.on_add), (p.rectangle, self.on_rectangle), (p.resize, self.on_resize),
+            (p.leave, self.on_leave),
         )  # fmt: skip
 
     def on_click(self, event: Any) -> None:
@@ -83,18 +83,11 @@ class Picking(Part):
         count = int((stage.scene.ids == index).sum())
         page.say(f"object {index}: {stage.names[index]}; {count:,} Gaussians move")
 
-    def on_grow(self, event: Any) -> None:
-        """More of what is around."""
-        self._resize(1)
-
-    def on_shrink(self, event: Any) -> None:
-        """Less."""
-        self._resize(-1)
-
-    def _resize(self, steps: int) -> None:
+    def on_resize(self, event: Any) -> None:
+        """More of what is around, or less."""
         index = self.page.require_selected()
         self.page.stop()
-        self.page.open_session.grow(index, steps)
+        self.page.open_session.grow(index, 1 if self.page.panel.resize.value == GROW else -1)
         self._told(index)
 
     def on_rectangle(self, event: Any) -> None:
@@ -125,19 +118,13 @@ class Picking(Part):
         number = self.page.panel.objects.value
         self.page.refresh(None if number == NONE else int(number.split(":")[0]))
 
-    def on_remove(self, event: Any) -> None:
-        """The selected object is scenery again."""
-        index = self.page.require_selected()
-        self.page.stop()
-        self.page.open_session.drop(index)
-        self._left()
-
-    def on_undo(self, event: Any) -> None:
-        """Back by one step."""
-        self.page.stop()
-        self.page.open_session.undo()
-        self._left()
-
-    def _left(self) -> None:
-        self.page.reshow(self.page.selected)
-        self.page.say(f"{len(self.page.open_session.recipe.pushes)} objects picked")
+    def on_leave(self, event: Any) -> None:
+        """The selected object is scenery again, or all is as it was before the last step."""
+        page, session = self.page, self.page.open_session
+        page.stop()
+        if page.panel.leave.value == STAY:
+            session.drop(page.require_selected())
+        else:
+            session.undo()
+        page.reshow(page.selected)
+        page.say(f"{len(session.recipe.pushes)} objects picked")
