@@ -79,13 +79,13 @@ class Tab:
         self.shot(file=str(file), still=still)
         return np.asarray(Image.open(file).convert("RGB")).astype(float)
 
-    def drag(self, start, way, steps=4, pause=0.5, before=1.5):
-        """From a pixel by some pixels; the handle must have seen the pointer first."""
-        (x, y), (dx, dy) = start, way
-        self.move(x=x, y=y)
-        time.sleep(before)
-        self.down()
-        for k in range(1, steps + 1):
-            self.move(x=x + dx * k / steps, y=y + dy * k / steps)
-            time.sleep(pause)
-        self.up()
+    def pulling(self, start, end, steps=4, pause=400, before=1500):
+        """A job: from a pixel to another; milliseconds between, and before the button is down."""
+        (x, y), (dx, dy) = start, np.subtract(end, start).tolist()
+        times = {"steps": steps, "pause": pause, "before": before}
+        return {"do": "drag", "tab": self.name, "x": x, "y": y, "dx": dx, "dy": dy, **times}
+
+    def pull(self, start, end, **times):
+        """Do that."""
+        job = self.pulling(start, end, **times)
+        self.browser.do(job.pop("do"), **job)

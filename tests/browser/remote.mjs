@@ -33,6 +33,21 @@ const actions = {
   move: (page, { x, y }) => page.mouse.move(x, y),
   down: page => page.mouse.down(),
   up: page => page.mouse.up(),
+  async drag(page, { x, y, dx, dy, steps, pause, before }) {
+    await page.mouse.move(x, y);
+    await page.waitForTimeout(before);                  // the handle must have seen the pointer
+    await page.mouse.down();
+    for (let k = 1; k <= steps; k++) {
+      await page.mouse.move(x + dx * k / steps, y + dy * k / steps);
+      await page.waitForTimeout(pause);
+    }
+    await page.mouse.up();
+  },
+  together: (_, { jobs }) => Promise.all(jobs.map(job => actions[job.do](tabs[job.tab], job))),
+  async key(page, { role, name, key }) {
+    await page.getByRole(role, { name }).first().focus(LONG);
+    await page.keyboard.press(key);
+  },
   press: (page, { name }) => button(page, name).click({ force: true, ...LONG }),
   unfold: (page, { name }) => page.getByText(name, { exact: true }).first().click({ force: true, ...LONG }),
   async shot(page, { file, still }) {                   // still: until two pictures are the same
@@ -56,11 +71,6 @@ const actions = {
     const coming = page.waitForEvent("filechooser", LONG);
     await button(page, name).click({ force: true, ...LONG });
     await (await coming).setFiles(file);
-  },
-  async type(page, { label, value }) {
-    const field = page.getByLabel(label, { exact: true }).first();
-    await field.fill(value, LONG);
-    await field.press("Enter");
   },
   errors: () => errors,
 };
