@@ -25,6 +25,7 @@ from newtongs.studio.server import Studio
 from newtongs.studio.view import FIELD
 
 SIZE = 1100, 560
+FRAME = 3  # number of its slider, after mass, restitution and friction
 PULL = -1.5  # units a second that the arrow is pulled to the left
 
 pytestmark = [pytest.mark.slow, pytest.mark.skipif(not FOUND, reason=MISSING)]
@@ -107,7 +108,7 @@ def play(walk):
     walk.says("paused at frame")
     walk.seen.paused = int(page.panel.frame.value)
     walk.shoot("played")
-    walk.tab.key(role="slider", name="frame", key="ArrowRight")
+    walk.tab.slide(slider=FRAME, key="ArrowRight")
     wait(lambda: page.panel.frame.value == walk.seen.paused + 1)
     wait(lambda: page.playing.clock * page.session.recipe.fps > walk.seen.paused + 0.5)
     walk.seen.scrubbed = page.view.objects[0].plain.position.copy()

@@ -4,6 +4,7 @@ import asyncio
 import contextlib
 import socket
 import stat
+import time
 import urllib.error
 import urllib.request
 
@@ -15,7 +16,7 @@ import websockets
 from viser import __version__ as viser_version
 
 from newtongs.errors import InputError
-from newtongs.studio.guard import COOKIE, Guard, Uploads
+from newtongs.studio.guard import COOKIE, Guard, Uploads, known_viser
 
 
 @pytest.fixture(scope="module")
@@ -116,6 +117,41 @@ def test_fifty_connections_that_are_dropped_leave_it_alive(studio):
         with contextlib.closing(socket.create_connection(("127.0.0.1", port), 10)) as s:
             s.sendall([b"", b"GET / HT", b"\x00\xff" * 40, b"GET / HTTP/1.1\r\n\r\n"][k % 4])
     assert get(studio)[0] == 200
+
+
+def test_fifty_sockets_that_are_dropped_leave_it_alive(studio):
+    """Some in the middle of what they are sent, some after sending rubbish."""
+
+    async def attack(k):
+        protocol = [websockets.Subprotocol(f"viser-v{viser_version}")]
+        connection = await websockets.connect(
+            own(studio).replace("http", "ws"), subprotocols=protocol, origin=own(studio)
+        )
+        if k % 3 == 0:
+            await connection.recv()
+        elif k % 3 == 1:
+            await connection.send([b"\x00", b"\xff" * 1000, b"\x81\xa4type"][k % 2])
+        connection.transport.abort()
+
+    async def all_of_them():
+        await asyncio.gather(*(attack(k) for k in range(50)))
+
+    asyncio.run(all_of_them())
+    assert get(studio)[0] == 200
+    assert connect(studio, own(studio)) == 101
+    end = time.monotonic() + 20
+    while studio.server.get_clients() and time.monotonic() < end:
+        time.sleep(0.05)
+    assert not studio.server.get_clients()
+
+
+@pytest.mark.parametrize("version", ["1.0.29", "1.2.0", "2.1.1", "0.2.23"])
+def test_another_viser_is_refused(monkeypatch, version):
+    import viser
+
+    monkeypatch.setattr(viser, "__version__", version)
+    with pytest.raises(InputError, match=r"needs viser 1\.1\.x, found"):
+        known_viser()
 
 
 def test_uploads_are_private_numbered_and_gone_afterwards():

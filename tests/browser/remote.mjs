@@ -44,8 +44,8 @@ const actions = {
     await page.mouse.up();
   },
   together: (_, { jobs }) => Promise.all(jobs.map(job => actions[job.do](tabs[job.tab], job))),
-  async key(page, { role, name, key }) {
-    await page.getByRole(role, { name }).first().focus(LONG);
+  async slide(page, { slider, key }) {                  // by its number from above
+    await page.getByRole("slider").nth(slider).focus(LONG);
     await page.keyboard.press(key);
   },
   press: (page, { name }) => button(page, name).click({ force: true, ...LONG }),

@@ -38,14 +38,16 @@ class Block(NamedTuple):
 class Rest:
     """All Gaussians of a scene, of which some are hidden."""
 
-    def __init__(self, api: Any, scene: GaussianScene, clusters: list[Cluster]) -> None:
+    def __init__(
+        self, api: Any, scene: GaussianScene, clusters: list[Cluster], name: str = "/rest"
+    ) -> None:
         """``api`` is a viser server's scene; the nodes are placed by :meth:`place`."""
         self.scene, self.hidden = scene, torch.zeros(len(scene), dtype=torch.bool)
         self.tinted = self.hidden.clone()
         plain = scene.replace(sh=scene.sh[:, :1])
         size = max(LEAST, -(-len(scene) // BLOCKS))
         self.blocks = [
-            _block(api, f"/rest/{k}", plain, rows)
+            _block(api, f"{name}/{k}", plain, rows)
             for k, rows in enumerate(order(scene, clusters).split(size))
         ]
 
