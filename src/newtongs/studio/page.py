@@ -173,6 +173,11 @@ class Page:
         """Whatever moves."""
         self.playing.stop()
 
+    def close(self) -> None:
+        """Let all threads end."""
+        self.playing.player.close()
+        self.pushing.close()
+
     def _set_controls(self, session: Session) -> None:
         p, recipe, index = self.panel, session.recipe, self.selected
         names = [f"{i}: {push.select}" for i, push in enumerate(recipe.pushes)]

@@ -8,6 +8,7 @@ from typing import Literal, TypeAlias
 from .live import RATE
 
 Mode: TypeAlias = Literal["still", "play", "live"]
+LAST = 5.0  # seconds that a last step may take
 CATCH_UP = 3  # steps at most in a tick: what is later than that is left out
 
 
@@ -19,7 +20,8 @@ class Player:
         self.play, self.step = play, step
         self.mode: Mode = "still"
         self._wake, self._closed = threading.Event(), False
-        threading.Thread(target=self._loop, daemon=True, name="newtongs studio").start()
+        self._thread = threading.Thread(target=self._loop, daemon=True, name="newtongs player")
+        self._thread.start()
 
     def set(self, mode: Mode) -> None:
         """Start or stop."""
@@ -28,9 +30,10 @@ class Player:
             self._wake.set()
 
     def close(self) -> None:
-        """For good."""
+        """For good: no step is under way afterwards."""
         self._closed, self.mode = True, "still"
         self._wake.set()
+        self._thread.join(LAST)
 
     def _loop(self) -> None:
         while not self._closed:

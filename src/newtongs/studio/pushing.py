@@ -13,6 +13,7 @@ from ..types import Vec3
 from .aids import ARROW, RING
 from .panel import FREE, STILL
 from .part import Part, Wired
+from .player import LAST
 
 DIGITS = 3  # of velocities that were pulled
 
@@ -22,8 +23,9 @@ class Pushing(Part):
 
     def __init__(self, page: Any) -> None:
         super().__init__(page)
-        self._pulled = threading.Event()
-        threading.Thread(target=self._follow, daemon=True, name="newtongs arrow").start()
+        self._pulled, self._closed = threading.Event(), False
+        self._thread = threading.Thread(target=self._follow, daemon=True, name="newtongs arrow")
+        self._thread.start()
 
     def updates(self) -> Wired:
         """See :class:`Part`."""
@@ -101,12 +103,17 @@ class Pushing(Part):
 
     def _follow(self) -> None:
         """A rough path while it is pulled, the exact one when it is let go."""
-        while True:
-            self._pulled.wait()
+        while self._pulled.wait() and not self._closed:
             self._pulled.clear()
             self.page.guarded(lambda _: self.pull())(None)
             if not self.page.aids.held:
                 self.page.guarded(lambda _: self.let_go())(None)
+
+    def close(self) -> None:
+        """Follow no more."""
+        self._closed = True
+        self._pulled.set()
+        self._thread.join(LAST)
 
     def pulled(self) -> tuple[int, Vec3, Vec3, Vec3]:
         """The object, where it is, and the velocity and spin that the handles show.

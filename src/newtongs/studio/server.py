@@ -8,6 +8,7 @@ from typing import Any
 from ..errors import InputError
 from .guard import Guard, Uploads, known_viser
 from .page import Page
+from .player import LAST
 from .session import Session
 from .stages import warm
 
@@ -25,7 +26,8 @@ class Studio:
     ) -> None:
         """Listen; ``max_upload`` in megabytes. Where ``host`` is not this machine, with a token."""
         viser = known_viser()
-        threading.Thread(target=warm, daemon=True, name="newtongs warm").start()
+        self._warming = threading.Thread(target=warm, daemon=True, name="newtongs warm")
+        self._warming.start()
         self.uploads, self.guard = Uploads(max_upload), Guard.of(host)
         try:
             self.server = self._served(viser, host, port)
@@ -52,6 +54,7 @@ class Studio:
 
     def close(self) -> None:
         """Stop, and remove what was uploaded."""
-        self.page.playing.player.close()
+        self.page.close()
         self.server.stop()
         self.uploads.close()
+        self._warming.join(LAST)
