@@ -22,6 +22,7 @@ RINGS = 0.75  # and of those that turn
 COARSE, EXACT = (255, 170, 60), (30, 110, 255)  # colours of a path
 SOLID, FLOOR, SPIN, MARK = (220, 60, 60), (120, 150, 120), (150, 60, 220), (255, 60, 160)
 MOST_BOXES = 4000  # drawn, the nearest; more are a thicket
+ARC = 0.35  # radius of the arc of a spin: just outside an object
 DOT = 0.03  # radius of a mark, physics units
 
 
@@ -77,7 +78,7 @@ class Aids:
         if angle < 1e-3:
             self.drop("spin")
             return
-        points = at.numpy() + arc(spin.numpy(), min(angle, 2 * np.pi), 0.8 * RINGS)
+        points = at.numpy() + arc(spin.numpy(), min(angle, 2 * np.pi), ARC)
         self.draw("spin", np.stack([points[:-1], points[1:]], 1), SPIN, 0.012)
 
     def path(self, points: Vec3 | None, *, exact: bool = True) -> None:

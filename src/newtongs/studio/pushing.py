@@ -90,10 +90,12 @@ class Pushing(Part):
     async def on_arrow(self, event: Any) -> None:
         """A handle was moved: drawn by a thread, which takes the newest place.
 
-        Not one of viser's threads, which may see the end of a pull before its middle.
+        Not one of viser's threads, which may see the end of a pull before its middle. While
+        something moves the handles are hidden, but a slow browser may not know yet.
         """
-        self.page.aids.held = event.phase != "end"
-        self._pulled.set()
+        if self.page.playing.player.mode == "still":
+            self.page.aids.held = event.phase != "end"
+            self._pulled.set()
 
     on_ring = on_arrow
 
