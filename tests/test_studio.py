@@ -12,10 +12,13 @@ from newtongs.exports import load_animation
 from newtongs.pushes import Push
 from newtongs.scene import GaussianScene
 from newtongs.scene.find.rays import crossings, first_opaque, struck
+from newtongs.scene.world_frame import WorldFrame
+from newtongs.stage import Opened
 from newtongs.state import State
 from newtongs.studio import Kick, Recipe, Session
+from newtongs.studio.pointing import camera_in_scene, ground_in_scene, met, plane_through
 from newtongs.studio.recipe import push_words
-from newtongs.studio.session import camera_in_scene
+from newtongs.studio.words import joined, resized
 
 
 @pytest.fixture(scope="module")
@@ -332,3 +335,176 @@ def test_the_camera_of_the_page_sees_what_the_page_sees(park):
     assert float(depth) * session.world.scale == pytest.approx(3.0, rel=1e-4)
     higher = session.world.to_scene(middle + torch.tensor([0, 0.2, 0])).float()
     assert camera.project(higher)[0][1] < 100
+
+
+# --- selections, changed --------------------------------------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def table():
+    """Two balls on a floor, and a third near the first; without ids, as a capture is."""
+    random = torch.Generator().manual_seed(0)
+
+    def ball(x, n=400, r=0.2):
+        d = torch.randn(n, 3, generator=random)
+        return torch.tensor([x, r + 0.02, 0.0]) + r * d / d.norm(dim=-1, keepdim=True)
+
+    u = torch.rand(4000, 2, generator=random) * 4 - 2
+    floor = torch.stack([u[:, 0], 0.002 * torch.randn(4000, generator=random), u[:, 1]], -1)
+    things = [ball(-1.0), ball(0.8), ball(1.35, r=0.15)]
+    n = sum(map(len, things))
+    means = torch.cat([*things, floor])
+    colors = torch.cat([torch.tensor([[0.9, 0.2, 0.2]]).expand(n, 3), torch.full((4000, 3), 0.5)])
+    scales = torch.tensor([[0.02, 0.02, 0.02]] * n + [[0.06, 0.004, 0.06]] * 4000)
+    return GaussianScene.make(means=means, scales=scales, colors=colors)
+
+
+def table_session(table, **fields):
+    place = Opened(table, None, False)
+    return Session(Recipe("table.ply", seconds=0.2, **fields), place=place)
+
+
+def count(session, index=0):
+    """Gaussians of the capture that an object has."""
+    ready = session.ready
+    return int(((ready.stage.scene.ids == index) & (ready.rows >= 0)).sum())
+
+
+def test_words_grow_shrink_and_come_back():
+    assert resized("cluster:0", 0.1) == "grown:0.1:cluster:0"
+    assert resized("grown:0.1:cluster:0", 0.1) == "grown:0.2:cluster:0"
+    assert resized("grown:0.1:cluster:0", -0.1) == "cluster:0"
+    assert resized("cluster:0", -0.1) == "shrunk:0.1:cluster:0"
+    assert resized("shrunk:0.1:box:0,0,0,1,1,1", 0.1) == "box:0,0,0,1,1,1"
+
+
+def test_words_join():
+    assert joined("cluster:3", "cluster:1") == "cluster:1+3"
+    assert joined("grown:0.1:cluster:3", "cluster:10") == "grown:0.1:cluster:3+10"
+    for word, more in (("cluster:0", "id:1"), ("box:0,0,0,1,1,1", "cluster:0")):
+        with pytest.raises(InputError, match="cannot be joined"):
+            joined(word, more)
+
+
+def test_a_selection_grows_to_its_neighbours_and_shrinks_again(table):
+    session = table_session(table)
+    word = "sphere:0.8,0.22,0,0.25"
+    alone = int(session.mask(word).sum())
+    grown, shrunk = session.mask(f"grown:0.4:{word}"), session.mask(f"shrunk:0.1:grown:0.4:{word}")
+    assert int(grown.sum()) > alone + 200  # the near ball is reached
+    heights = session.floor.heights(session.scene.means[grown & ~session.mask(word)])
+    assert (heights > session.floor.thickness).all()  # not the floor
+    assert int(shrunk.sum()) < int(grown.sum())
+    assert not (shrunk & ~grown).any()
+    with pytest.raises(InputError, match="above 0"):
+        session.mask(f"grown:-1:{word}")
+
+
+def test_growing_and_undo(table):
+    session = table_session(table)
+    session.pick("cluster:0")
+    before = session.recipe
+    session.grow(0)
+    assert session.recipe.pushes[0].select.startswith("grown:")
+    assert session.recipe.pushes[0].velocity == before.pushes[0].velocity
+    session.undo()
+    assert session.recipe == before
+    session.grow(0, -1)
+    session.grow(0, 1)
+    assert session.recipe == before
+
+
+def test_two_clusters_joined_move_as_one(table):
+    session = table_session(table)
+    session.pick("cluster:0")
+    alone = count(session)
+    session.join(0, "cluster:1")
+    assert session.recipe.pushes[0].select == "cluster:0+1"
+    assert count(session) > alone + 300
+    assert len(session.ready.bodies) == 1
+    assert parse_push(push_words(session.recipe.pushes[0])) == session.recipe.pushes[0]
+
+
+def test_what_is_remembered_is_what_a_fresh_session_finds(table):
+    """Objects picked one by one, beside each other, are those of the recipe at once."""
+    session = table_session(table)
+    for word in ("cluster:0", "cluster:1", "cluster:2"):
+        session.pick(word)
+    fresh = table_session(table)
+    fresh.choose(pushes=session.recipe.pushes)
+    same(session.animation(), fresh.animation())
+
+
+def test_clusters_are_found_once_and_anew_for_another_scene(table, monkeypatch):
+    from newtongs.scene.find import clusters, memory
+
+    calls = []
+    counted = memory.last_of(lambda s, f: calls.append(1) or clusters._found(s, f))
+    monkeypatch.setattr(clusters, "_remembered", counted)
+    session = table_session(table)
+    session.pick("cluster:0")
+    session.pick("cluster:1")
+    assert len(calls) == 1
+    session.scene.means.add_(0)  # somebody writes to it
+    clusters.cluster(session.scene, session.floor.carrying)
+    assert len(calls) == 2
+
+
+# --- up and floor ---------------------------------------------------------------------------------
+
+
+def test_three_points_make_a_floor():
+    a, up = plane_through([(0, 0, 0), (1, 0.1, 0), (0, 0, 1)], above=(0, 5, 0))
+    assert up.tolist() == pytest.approx([-0.0995, 0.995, 0], abs=1e-3)
+    assert float(a.norm()) == 0
+    with pytest.raises(InputError, match="on a line"):
+        plane_through([(0, 0, 0), (1, 0, 0), (2, 0.01, 0)], above=(0, 5, 0))
+
+
+def test_a_plane_of_the_physics_frame_is_one_of_the_scene():
+    world = WorldFrame.of_floor((0.0, 0.6, 0.8), 2.0, scale=3.0)
+    up, height = ground_in_scene(world, (0.0, 0.0, 0.0), (0.0, 1.0, 0.0))
+    assert up == pytest.approx((0.0, 0.6, 0.8))
+    assert height == pytest.approx(2.0)
+    up, height = ground_in_scene(world, (5.0, 3.0, 1.0), (0.0, 2.0, 0.0))
+    assert height == pytest.approx(3.0)  # three physics units are one of the scene's
+
+
+def test_another_floor_lets_go_what_was_found_above_the_old_one(table):
+    session = table_session(table)
+    session.pick("cluster:0")
+    session.pick("sphere:-1,0.22,0,0.25")
+    assert session.stand((0.0, 1.0, 0.0), -0.05) == 1
+    assert [push.select for push in session.recipe.pushes] == ["sphere:-1,0.22,0,0.25"]
+    assert session.world.floor == pytest.approx(-0.05)
+    wanted = newtongs.animate(
+        table, pushes=session.recipe.pushes, up=(0, 1, 0), floor=-0.05, seconds=0.2, fps=30
+    )
+    assert torch.equal(session.animation().states[0], wanted.states[0])
+    session.undo()
+    assert len(session.recipe.pushes) == 2
+
+
+def test_a_click_on_the_floor_is_a_point_of_it(table):
+    session = table_session(table)
+    x = met(session.scene, session.world, (0.1, 2.0, 0.3), (0.0, -1.0, 0.0))
+    assert x.tolist() == pytest.approx([0.1, 0.0, 0.3], abs=0.05)
+    with pytest.raises(InputError, match="nothing is under"):
+        met(session.scene, session.world, (0.0, 2.0, 0.0), (0.0, 1.0, 0.0))
+
+
+# --- pushes on a simulation that is kept ----------------------------------------------------------
+
+
+def test_a_kept_simulation_gives_the_bits_of_a_fresh_one(picked):
+    session, _ = picked
+    session.states()
+    kept = session._compiled
+    for velocity in ((1.0, 2.0, 0.5), (0.0, 0.0, 0.0)):
+        session.push(0, velocity=velocity, spin=(2.0, 0.0, -1.0))
+        states = session.states()
+        assert session._compiled is kept
+        assert torch.equal(states, Session(session.recipe, place=session.place).states())
+    session.push(0, restitution=0.2)
+    session.states()
+    assert session._compiled is not kept  # materials are compiled in

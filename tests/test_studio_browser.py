@@ -1,141 +1,285 @@
-"""The studio in a real browser. Only where it is asked for, as in test_export_browser.py:
+"""The studio in a real browser: opened, clicked, pulled, played, kicked, taken home.
 
-npm install --prefix DIR playwright-core
-NEWTONGS_BROWSER=DIR pytest tests/test_studio_browser.py
+Only where it is asked for, see studio_tabs.py. One walk through the studio, then what it showed.
 """
 
-import json
-import os
 import shutil
-import subprocess
-from dataclasses import replace
-from pathlib import Path
+import time
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
 import torch
+from studio_tabs import FOUND, MISSING, Browser, wait
 
 pytest.importorskip("viser", reason="needs viser: pip install 'newtongs[studio]'")
 
 from newtongs.actors import TOSS
-from newtongs.exports import read_glb
+from newtongs.exports import load_animation, read_glb
+from newtongs.scene import save
 from newtongs.scene.cameras import look_at
 from newtongs.state import State
 from newtongs.studio import Session
-from newtongs.studio.page import Studio
-from newtongs.studio.view import ARROW, FIELD, HANDLE
+from newtongs.studio.aids import ARROW, COARSE, HANDLE
+from newtongs.studio.server import Studio
+from newtongs.studio.view import FIELD
 
-PACKAGES = os.environ.get("NEWTONGS_BROWSER", "")
-CHROMIUM = os.environ.get("NEWTONGS_CHROMIUM") or shutil.which("chromium") or ""
-SCRIPT = Path(__file__).parent / "browser" / "studio.mjs"
-SIZE = 1200, 520
+SIZE = 1100, 560
+FRAME = 3  # number of its slider, after mass, restitution and friction
 PULL = -1.5  # units a second that the arrow is pulled to the left
 
-pytestmark = [
-    pytest.mark.slow,
-    pytest.mark.skipif(
-        not (
-            PACKAGES
-            and (Path(PACKAGES) / "node_modules" / "playwright-core").is_dir()
-            and CHROMIUM
-            and shutil.which("node")
-        ),
-        reason="set NEWTONGS_BROWSER to a folder with playwright-core; needs node and chromium",
-    ),
-]
+pytestmark = [pytest.mark.slow, pytest.mark.skipif(not FOUND, reason=MISSING)]
 
 
-def first_camera(studio):
-    """As new pages look."""
-    first = studio.server.initial_camera
-    return look_at(
-        first.position.tolist(), first.look_at.tolist(), width=SIZE[0], height=SIZE[1],
-        fov=float(np.degrees(FIELD)),
-    )  # fmt: skip
+class Walk:
+    """A studio with tabs, and what was seen in them."""
+
+    def __init__(self, folder, session):
+        self.folder, self.studio = folder, Studio(session, port=0)
+        self.page, self.browser = self.studio.page, Browser()
+        self.tab = self.browser.tab(self.studio.url, SIZE)
+        self.pictures, self.seen = {}, SimpleNamespace()
+
+    @property
+    def camera(self):
+        """As new pages look."""
+        first = self.studio.server.initial_camera
+        return look_at(
+            first.position.tolist(), first.look_at.tolist(), width=SIZE[0], height=SIZE[1],
+            fov=float(np.degrees(FIELD)),
+        )  # fmt: skip
+
+    def pixel(self, point):
+        return self.camera.project(torch.as_tensor(point, dtype=torch.float32))[0].tolist()
+
+    def says(self, words):
+        wait(lambda: words in self.page.panel.said.content)
+
+    def shoot(self, name):
+        self.pictures[name] = self.tab.picture(self.folder / f"{name}.png")
+
+    def handle(self, by=0.0):
+        """Pixel of the arrow's handle along x, pulled ``by`` units a second."""
+        along = torch.tensor([0.8 * HANDLE + ARROW * by, 0, 0], dtype=torch.float64)
+        return self.pixel(torch.as_tensor(self.page.aids.pull.position) + along)
+
+    def close(self):
+        self.browser.close()
+        self.studio.close()
 
 
-def pixel(camera, point):
-    return camera.project(torch.as_tensor(point, dtype=torch.float32))[0].tolist()
+def open_and_pick(walk):
+    walk.says("Gaussians;")
+    walk.tab.until(words="Gaussians;")
+    walk.shoot("opened")
+    session = walk.page.session
+    walk.middle = session.world.to_physics(session.scene.object(0).means.double().mean(0))
+    x, y = walk.pixel(walk.middle)
+    walk.tab.click(x=x, y=y)
+    walk.says("Gaussians move")
+    walk.shoot("picked")
+
+
+def pull(walk):
+    """The colours of the path are looked at all the while."""
+    seen, page = walk.seen, walk.page
+    seen.path = page.aids.lines["path"].points.copy()
+    colors, drawn = set(), page.aids.draw
+
+    def spy(name, points, color, thickness):
+        if name == "path":
+            colors.add(color)
+        drawn(name, points, color, thickness)
+
+    page.aids.draw = spy
+    walk.tab.pull(walk.handle(), walk.handle(PULL))
+    wait(lambda: page.session.recipe.pushes[0].velocity[0] < TOSS[0][0] - 0.5)
+    page.aids.draw, seen.colors = drawn, colors
+    walk.says("Gaussians move")
+    seen.pulled, seen.velocity = page.aids.lines["path"].points.copy(), page.session.recipe
+    walk.shoot("pulled")
+
+
+def play(walk):
+    page = walk.page
+    walk.tab.press(name="Play")
+    wait(lambda: page.panel.frame.value > 8)
+    walk.tab.press(name="Pause")
+    walk.says("paused at frame")
+    walk.seen.paused = int(page.panel.frame.value)
+    walk.shoot("played")
+    walk.tab.slide(slider=FRAME, key="ArrowRight")
+    wait(lambda: page.panel.frame.value == walk.seen.paused + 1)
+    wait(lambda: page.playing.clock * page.session.recipe.fps > walk.seen.paused + 0.5)
+    walk.seen.scrubbed = page.view.objects[0].plain.position.copy()
+
+
+def kick(walk):
+    page = walk.page
+    walk.tab.press(name="Reset")
+    walk.says("frame 0")
+    page.session.push(0, velocity=(0.0, 0.0, 0.0), spin=(0.0, 0.0, 0.0))
+    page.refresh(0)
+    walk.tab.press(name="Live")
+    wait(lambda: page.session.live.simulation.asleep.all())  # else it is gone before the click
+    walk.seen.rest = State(page.session.now[0]).p.clone()
+    x, y = walk.pixel(walk.seen.rest)
+    for _ in range(6):  # the first may go to a handle that a slow browser has not yet hidden
+        walk.tab.click(x=x, y=y)
+        end = time.monotonic() + 15
+        while not page.session.live.kicks and time.monotonic() < end:
+            time.sleep(0.1)
+        if page.session.live.kicks:
+            break
+    wait(lambda: page.session.live.kicks, 1)
+    kicked = page.session.time
+    wait(lambda: page.session.time > kicked + 0.3)
+    walk.tab.press(name="Stop")
+    wait(lambda: page.playing.player.mode == "still")
+    walk.seen.live = State(page.session.now[0]).p.clone()
+    walk.shoot("kicked")
+    walk.tab.press(name="Keep the live run")
+    walk.says("kept")
+
+
+def take_home(walk):
+    walk.tab.unfold(name="Take it home")
+    time.sleep(2)
+    walk.seen.file = walk.tab.download(name="Export and download", folder=str(walk.folder))
+    walk.says("is in your downloads")
+    walk.seen.project = walk.tab.download(name="Download the project", folder=str(walk.folder))
+    walk.tab.press(name="Show command and Python")
+    walk.tab.until(words="Session(recipe).animation()")
+    walk.seen.recipe = walk.page.session.recipe
+    walk.seen.states = walk.page.session.states().clone()
+
+
+@pytest.fixture(scope="module")
+def walk(tmp_path_factory):
+    made = Walk(tmp_path_factory.mktemp("studio"), Session("sunny_park"))
+    for step in (open_and_pick, pull, play, kick, take_home):
+        step(made)
+    yield made
+    made.close()
 
 
 def near(picture, at, radius=8):
     x, y = (round(v) for v in at)
-    return picture[y - radius : y + radius, x - radius : x + radius].astype(float)
+    return picture[y - radius : y + radius, x - radius : x + radius]
 
 
 def apart(a, b, at):
     return float(np.abs(near(a, at) - near(b, at)).mean())
 
 
-@pytest.fixture(scope="module")
-def used(tmp_path_factory):
-    """What a browser saw, and the studio afterwards."""
-    folder = tmp_path_factory.mktemp("studio")
-    session = Session("sunny_park")
-    studio = Studio(session, port=0)
-    camera = first_camera(studio)
-    middle = session.world.to_physics(session.scene.object(0).means.double().mean(0))
-    tip = middle + ARROW * torch.tensor(TOSS[0], dtype=torch.float64)
-    handle = tip + torch.tensor([0.8 * HANDLE, 0, 0])
-    left = handle + torch.tensor([ARROW * PULL, 0, 0])
-    pull = np.subtract(pixel(camera, left), pixel(camera, handle)).tolist()
-    job = {
-        "packages": str(Path(PACKAGES).resolve()), "chromium": CHROMIUM, "url": studio.url,
-        "folder": str(folder), "width": SIZE[0], "height": SIZE[1], "wait": 6000,
-        "object": pixel(camera, middle), "handle": pixel(camera, handle), "pull": pull,
-    }  # fmt: skip
-    (folder / "job.json").write_text(json.dumps(job))
-    done = subprocess.run(
-        ["node", SCRIPT, folder / "job.json"], capture_output=True, text=True, timeout=580
-    )
-    said = json.loads(done.stdout)
-    yield studio, camera, middle, said, folder
-    studio.close()
+def test_nothing_failed(walk):
+    assert walk.browser.do("errors") == []
 
 
-@pytest.fixture(scope="module")
-def pictures(used):
-    image = pytest.importorskip("PIL.Image")
-    names = ("opened", "picked", "pulled", "played")
-    return {n: np.asarray(image.open(used[-1] / f"{n}.png").convert("RGB")) for n in names}
-
-
-def test_nothing_failed(used):
-    assert used[3]["errors"] == []
-
-
-def test_a_click_tints_the_object(used, pictures):
-    _, camera, middle, *_ = used
-    change = near(pictures["picked"], pixel(camera, middle)) - near(
-        pictures["opened"], pixel(camera, middle)
-    )
+def test_a_click_tints_the_object(walk):
+    at = walk.pixel(walk.middle)
+    change = near(walk.pictures["picked"], at) - near(walk.pictures["opened"], at)
     red, _, blue = change.mean((0, 1))
     assert red - blue > 20  # towards orange
 
 
-def test_pulling_the_arrow_changes_the_velocity(used):
-    push = used[0].page.session.recipe.pushes[0]
+def test_the_scenery_did_not_change_by_it(walk):
+    low, high = np.array([40, 200]), np.array([240, 500])  # left of the object and of the panel
+    a, b = (walk.pictures[n][low[1] : high[1], low[0] : high[0]] for n in ("opened", "picked"))
+    assert np.abs(a - b).mean() < 1
+
+
+def test_pulling_the_arrow_changes_velocity_and_path(walk):
     wanted = (TOSS[0][0] + PULL, *TOSS[0][1:])
-    assert push.velocity == pytest.approx(wanted, abs=0.25)
+    assert walk.seen.velocity.pushes[0].velocity == pytest.approx(wanted, abs=0.25)
+    assert COARSE in walk.seen.colors  # while it was pulled
+    assert len(walk.seen.colors) == 2  # and the exact one
+    assert walk.seen.pulled[-1, 1, 0] < walk.seen.path[-1, 1, 0] - 0.5  # farther to the left
+    assert np.abs(walk.pictures["pulled"] - walk.pictures["picked"]).max() > 60
 
 
-def test_it_is_where_the_simulation_says(used, pictures):
-    studio, camera, middle, said, _ = used
-    recipe, index = replace(studio.page.session.recipe, seconds=2.0), int(said["paused"])
-    x = State(Session(recipe).states()[index, 0]).p
-    there = pixel(camera, x)
-    assert apart(pictures["played"], pictures["opened"], pixel(camera, middle)) > 25  # it has left
-    assert apart(pictures["played"], pictures["opened"], there) > 25  # and is there
+def test_it_is_where_the_simulation_says(walk):
+    states = Session(walk.seen.velocity).states()
+    there = walk.pixel(State(states[walk.seen.paused, 0]).p)
+    opened, played = walk.pictures["opened"], walk.pictures["played"]
+    assert apart(played, opened, walk.pixel(walk.middle)) > 25  # it has left
+    assert apart(played, opened, there) > 25  # and is there
+    scrubbed = State(states[walk.seen.paused + 1, 0]).p.double().numpy()
+    assert np.array_equal(walk.seen.scrubbed, scrubbed)
 
 
-def test_the_download_is_the_animation(used):
-    *_, said, folder = used
-    assert said["file"] == "sunny_park.zip"
-    shutil.unpack_archive(folder / said["file"], folder / "got")
-    assert sorted(p.name for p in (folder / "got").iterdir()) == [
-        "sunny_park.glb",
-        "sunny_park.html",
-    ]
-    got = read_glb(folder / "got" / "sunny_park.glb")
-    assert got is not None
-    assert "newtongs animate sunny_park --push" in said["lines"]
+def test_a_kick_drives_it_along_the_view(walk):
+    x = walk.seen.live
+    assert x[2] < walk.seen.rest[2] - 0.05
+    assert apart(walk.pictures["kicked"], walk.pictures["opened"], walk.pixel(x)) > 10
+    assert walk.seen.recipe.kicks
+
+
+def test_the_downloads_are_the_animation(walk):
+    shutil.unpack_archive(walk.folder / walk.seen.file, walk.folder / "got")
+    got = walk.folder / "got"
+    assert sorted(p.name for p in got.iterdir()) == ["sunny_park.glb", "sunny_park.html"]
+    assert read_glb(got / "sunny_park.glb") is not None
+    shutil.unpack_archive(walk.folder / walk.seen.project, walk.folder / "project")
+    json = walk.folder / "project" / "sunny_park.json"
+    assert Session.load(json).recipe == walk.seen.recipe
+    assert torch.equal(Session.load(json).states(), walk.seen.states)
+    assert len(load_animation(json)) == len(walk.seen.states)
+
+
+def test_an_upload_is_opened_and_a_rectangle_picks_in_it(walk):
+    page, tab = walk.page, walk.tab
+    scene = page.session.scene
+    plain = scene.replace(ids=torch.full_like(scene.ids, -1))
+    save(plain, walk.folder / "park.ply")
+    tab.unfold(name="Scene")
+    time.sleep(1)
+    tab.upload(name="Open a file ...", file=str(walk.folder / "park.ply"))
+    wait(lambda: page.shown == "park.ply" and "Gaussians;" in page.panel.said.content)
+    session = page.session
+    found = session.world.to_physics(session.scene.means[session.clusters[0].mask].double())
+    corners = [walk.pixel(x) for x in found]
+    low, high = np.min(corners, 0) - 30, np.max(corners, 0) + 30
+    tab.press(name="Draw a rectangle")
+    walk.says("draw a rectangle")
+    tab.pull(low.tolist(), high.tolist(), before=500)
+    wait(lambda: page.session.recipe.pushes)
+    assert "cluster:0" in [push.select for push in page.session.recipe.pushes]
+
+
+def test_a_project_that_is_uploaded_opens(walk):
+    json = walk.folder / "project" / "sunny_park.json"
+    walk.tab.upload(name="Open a file ...", file=str(json))
+    wait(lambda: walk.page.shown == "sunny_park")
+    assert walk.page.session.recipe == walk.seen.recipe
+
+
+def test_two_tabs_that_pull_at_once_corrupt_nothing(walk):
+    page = walk.page
+    page.open(Session("sunny_park", place=page.session.place), "sunny_park")
+    page.picking.add("id:0")
+    other = walk.browser.tab(walk.studio.url, SIZE, "other")
+    other.until(words="object 0")
+    for tab in (walk.tab, other):
+        tab.picture(walk.folder / "ready.png")
+    start = walk.handle()
+    jobs = [tab.pulling(start, walk.handle(by)) for tab, by in ((walk.tab, -2.0), (other, 2.0))]
+    walk.browser.do("together", jobs=jobs)
+    wait(lambda: not page.aids.held and page.session.recipe.pushes[0].velocity != TOSS[0])
+    time.sleep(2)
+    with page.lock:
+        (push,) = page.session.recipe.pushes
+        assert all(np.isfinite(push.velocity))
+        states = page.session.states()
+    assert torch.equal(states, Session(page.session.recipe).states())
+    pictures = [tab.picture(walk.folder / f"{tab.name}.png") for tab in (walk.tab, other)]
+    assert apart(*pictures, walk.pixel(walk.middle)) < 5  # both see the same
+    playing = page.panel.play
+    other.press(name="Play")
+    wait(lambda: page.playing.player.mode == "play")
+    other.close()
+    wait(lambda: page.playing.player.mode == "still")  # its playing goes with it
+    assert playing.label == "Play"
+    walk.tab.press(name="Reset")
+    walk.says("frame 0")
+    assert walk.browser.do("errors") == []

@@ -17,6 +17,8 @@ torch.Size([64, 3])
 from importlib import import_module
 from typing import TYPE_CHECKING
 
+from .lazy import hook
+
 if TYPE_CHECKING:
     from . import (
         datasets,
@@ -71,6 +73,9 @@ _NAMES = {
     "project": ("state", "project"),
     "save_scene": ("scene.io.formats", "save"),
 }
+
+# A scene's layer knows no exports; the top, which knows both, says who shows an animation.
+hook("animation as html", f"{__name__}.exports.notebook", "shown")
 
 __all__ = [
     "Camera",

@@ -58,21 +58,23 @@ def make_bodies(
     physics: Physics,
     seconds: float,
     told: Told | None,
-    shapes: Sequence[Shape | None] | None = None,
+    shapes: Sequence[Shape | None] = (),
 ) -> list[Body]:
     """All objects, the pushed ones first; shapes where the world needs them.
 
-    ``shapes`` are those of an earlier call for the same stage: a push changes none.
+    ``shapes`` are those that are known from an earlier call, for each object one or None: a push
+    changes none.
     """
     bodies: list[Body] = []
     for i in stage.indices:
-        if told is not None and physics.contact == "world" and shapes is None:
+        known = shapes[i] if i < len(shapes) else None
+        if told is not None and physics.contact == "world" and known is None:
             told("shapes", i + 1, len(stage.indices))
         push = pushes[i] if i < stage.count else None
         z0 = initial_state(stage, i, push or Push(velocity=(0.0, 0.0, 0.0)))
         z0 = rigid_state(z0) if physics.scale == "rigid" else z0
         world = physics.contact == "world"
-        shape = shapes[i] if shapes else shape_of(stage, i, z0) if world else None
+        shape = known or (shape_of(stage, i, z0) if world else None)
         if push is None:
             bodies.append(_loose_body(z0, shape, bodies[0]))
             continue

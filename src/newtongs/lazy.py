@@ -25,3 +25,18 @@ def lazy(package: str, names: Mapping[str, str]) -> Callable[[str], object]:
             raise missing from None
 
     return find
+
+
+_HOOKS: dict[str, tuple[str, str]] = {}
+
+
+def hook(name: str, module: str, attribute: str) -> None:
+    """Say who does something that a lower layer only asks for: it is imported when it is asked."""
+    _HOOKS[name] = module, attribute
+
+
+def hooked(name: str) -> Callable[..., object]:
+    """What :func:`hook` named."""
+    module, attribute = _HOOKS[name]
+    found: Callable[..., object] = getattr(import_module(module), attribute)
+    return found

@@ -14,9 +14,10 @@ from .errors import InputError, unknown_name
 from .pushes import Push, Vector
 from .scene.cameras import Camera
 from .scene.find.clusters import cluster
-from .scene.find.extraction import Extraction, take_out
+from .scene.find.extraction import Extraction
 from .scene.find.floor import Floor, find_floor, plane_axes
 from .scene.find.grouping import assign, remove
+from .scene.find.memory import Memory
 from .scene.find.plinth import find_plinth
 from .scene.find.selection import Selection, select
 from .scene.frames import ALWAYS, FIRST, LATER
@@ -180,12 +181,13 @@ def pick(
     whole: bool = True,
     axes: str | None = None,
     level: int | None = None,
+    memory: Memory | None = None,
 ) -> Stage:
     """Find the floor, mark the objects 0, 1, ... and take them out of the scene.
 
     ``whole`` adds to each object what its selection missed, cuts it at what it stands on, and mends
     the hole it leaves there; all this is to be seen from frame 1 on. ``known`` is the floor, where
-    :func:`floor_of` has found it already.
+    :func:`floor_of` has found it already; ``memory`` knows objects that were taken out before.
     """
     place = opened(scene, axes, level)
     given, source, ours = place
@@ -196,11 +198,12 @@ def pick(
     _refuse_overlap(chosen, pushes)
     ground = WorldFrame.of_floor(carrying.up, carrying.height)
     points = ground.to_physics(given.means) if whole else None
-    apart = _apart(given, carrying, chosen, [], points)
+    memory = memory or Memory()
+    apart = _apart(given, carrying, chosen, [], points, memory)
     if loose:
         more = _loose(given, carrying, apart)
         chosen += more
-        apart += _apart(given, carrying, more, apart, points)
+        apart += _apart(given, carrying, more, apart, points, memory)
     how = "known" if ours and up is None else "found"
     ghosts = int(_together(apart, "floaters").sum()) if apart else 0
     stage = Stage(
@@ -208,7 +211,7 @@ def pick(
         ghosts=ghosts,
     )  # fmt: skip
     stage = _assembled(stage, apart) if whole else _marked(stage, apart)
-    return changed(stage, reference=_reference(stage, given, chosen, pushes, points))
+    return changed(stage, reference=_reference(stage, given, chosen, pushes, points, memory))
 
 
 def _select(
@@ -236,6 +239,7 @@ def _reference(
     chosen: Sequence[Selection],
     pushes: Sequence[Push],
     points: Vec3 | None,
+    memory: Memory,
 ) -> float | None:
     """How large the scene's main object is, whichever are pushed: a unit hangs on it."""
     if not pushes or pushes[0].select == "auto":
@@ -246,7 +250,7 @@ def _reference(
     for index, one in enumerate(chosen[: stage.count]):
         if int((one.mask & main.mask).sum()) > SAME * int((one.mask | main.mask).sum()):
             return lifted_scale(stage.scene.object(index))
-    (whole,) = _apart(given, stage.floor.carrying, [main], [], points)
+    (whole,) = _apart(given, stage.floor.carrying, [main], [], points, memory)
     return lifted_scale(join(given[whole.mask], whole.own))
 
 
@@ -279,6 +283,7 @@ def _apart(
     chosen: Sequence[Selection],
     before: Sequence[Extraction],
     points: Vec3 | None,
+    memory: Memory,
 ) -> list[Extraction]:
     """Each selection taken out; as it is where the file itself made it, or without ``points``.
 
@@ -292,7 +297,7 @@ def _apart(
         taken = _together([*before, *out], "mask", like=one.mask)
         for other in chosen[index + 1 :]:
             taken |= other.mask
-        found = take_out(
+        found = memory.take_out(
             given, one.mask & ~taken, floor, taken=taken, points=points, object=len(before) + index
         )
         out.append(_with_ghosts(found, one.ghosts))

@@ -45,7 +45,8 @@ class OpenStudio:
         if not 0 <= self.port <= 65535:
             raise InputError(f"--port: expected 0 to 65535, got {self.port}")
         check_scene(self.scene)
-        from ..studio.page import Studio, opened_session
+        from ..studio.opening import opened_session
+        from ..studio.server import Studio
 
         signal.signal(signal.SIGTERM, signal.default_int_handler)  # uploads must go then too
         studio = Studio(

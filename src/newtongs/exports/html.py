@@ -44,11 +44,31 @@ def write_html(
     compress: bool | None = None,
     progress: Progress = silent,
 ) -> None:
-    """Write a page that plays.
+    """Write a page that plays; ``path`` appears whole or not at all.
+
+    The other arguments are those of :func:`html_page`.
+    """
+    page = html_page(
+        animation, camera=camera, title=title, background=background, sh_degree=sh_degree,
+        compress=compress, progress=progress,
+    )  # fmt: skip
+    write_atomically(Path(path), lambda f: f.write(page))
+
+
+def html_page(
+    animation: Animation,
+    *,
+    camera: Camera | None = None,
+    title: str = "newtongs",
+    background: Sequence[float] = WHITE,
+    sh_degree: int | None = None,
+    compress: bool | None = None,
+    progress: Progress = silent,
+) -> bytes:
+    """A page that plays, as UTF-8.
 
     Args:
         animation: what moves.
-        path: file to write; it appears whole or not at all.
         camera: first view, which the viewer orbits away from; default one that sees all motion.
         title: shown in the corner and in the window's bar.
         background: RGB where nothing is.
@@ -73,8 +93,7 @@ def write_html(
         "background": _color(background),
         **numbers.about,
     }
-    page = _fill(title=html.escape(title), meta=_inline(meta), data=page_data.to_text(data))
-    write_atomically(Path(path), lambda f: f.write(page))
+    return _fill(title=html.escape(title), meta=_inline(meta), data=page_data.to_text(data))
 
 
 def is_compressed(animation: Animation, compress: bool | None) -> bool:

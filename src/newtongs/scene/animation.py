@@ -12,6 +12,7 @@ from torch import Tensor
 
 from .. import rotations
 from ..errors import InputError
+from ..lazy import hooked
 from ..state import DIM, State, require_finite
 from ..types import Quat, StateTensor, Times, Vec3
 from .frames import AnimatedScene, Shade
@@ -177,6 +178,10 @@ class Animation:
         if len(self.times) < 2:
             return 24.0
         return (len(self.times) - 1) / float(self.times[-1] - self.times[0])
+
+    def _repr_html_(self) -> str:
+        """Itself in a notebook: a page that plays."""
+        return str(hooked("animation as html")(self))
 
     def frames(self) -> AnimatedScene:
         """Frames for a renderer, in buffers that are reused; index it for one whole scene."""

@@ -7,6 +7,7 @@ if that fails, the studio does not start.
 
 import hmac
 import http
+import re
 import secrets
 import tempfile
 from collections.abc import Iterator
@@ -18,11 +19,29 @@ from urllib.parse import parse_qs, urlsplit
 
 from ..errors import InputError
 
+VISER = (1, 1)  # the guard and the uploads stand on its inner parts, which other versions change
 LOCAL = ("127.0.0.1", "localhost", "::1")
 COOKIE = "newtongs_studio"
 MEGABYTE = 10**6
 # Of one file each; formats that hold arrays of Python are left to files from the own disk.
-ENDINGS = (".compressed.ply", ".ply", ".spz", ".sog", ".splat", ".ksplat", ".glb")
+ENDINGS = (".compressed.ply", ".ply", ".spz", ".sog", ".splat", ".ksplat", ".glb", ".json")
+
+
+def known_viser() -> Any:
+    """The module viser, in a version that can be guarded."""
+    try:
+        import viser
+    except ImportError as error:
+        raise InputError(
+            "the studio needs viser; install it with: pip install 'newtongs[studio]'"
+        ) from error
+    found = tuple(int(n) for n in re.findall(r"\d+", viser.__version__)[:2])
+    if found != VISER:
+        raise InputError(
+            f"the studio needs viser 1.1.x, found {viser.__version__}: its guard stands on inner "
+            "parts of viser; install it with: pip install 'newtongs[studio]'"
+        )
+    return viser
 
 
 @dataclass

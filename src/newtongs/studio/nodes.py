@@ -12,6 +12,7 @@ import torch
 from torch import Tensor
 
 from .. import rotations
+from ..scene.frames import ALWAYS, FIRST, LATER
 from ..scene.gaussians import BACKGROUND, SH_C0, GaussianScene
 from ..scene.world_frame import WorldFrame
 from ..stage import Stage
@@ -44,6 +45,13 @@ class Splats(NamedTuple):
         """The same in the colour of a selection."""
         rgbs = (1 - TINTED) * self.rgbs + TINTED * np.array(TINT, dtype=np.float32)
         return self._replace(rgbs=rgbs)
+
+    def in_units_of(self, unit: float) -> "Splats":
+        """The same where a unit of the node is another."""
+        k = self.unit / unit
+        return self._replace(
+            centers=k * self.centers, covariances=k * k * self.covariances, unit=unit
+        )
 
 
 def splats(scene: GaussianScene, origin: Vec3, axes: Tensor | None = None) -> Splats:
@@ -86,10 +94,37 @@ def moving_pose(world: WorldFrame, unit: float, start: StateTensor, z: StateTens
     return Pose(x.p.numpy(), rotations.normalize(x.q).numpy(), (a, b, c))
 
 
+def add_splats(api: Any, name: str, made: Splats, pose: Pose) -> Any:
+    """A new node of a viser scene."""
+    return api.add_gaussian_splats(
+        name, made.centers, made.covariances, made.rgbs, made.opacities,
+        scale=pose.scale, wxyz=pose.wxyz, position=pose.position,
+    )  # fmt: skip
+
+
+def place(node: Any, pose: Pose) -> None:
+    """Set a node's pose; only what has changed is sent."""
+    if not np.array_equal(node.position, pose.position):
+        node.position = pose.position
+    if not np.array_equal(node.wxyz, pose.wxyz):
+        node.wxyz = pose.wxyz
+    if tuple(node.scale) != pose.scale:
+        node.scale = pose.scale
+
+
+def show(node: Any, visible: bool) -> None:
+    """Show or hide a node."""
+    if node.visible != visible:
+        node.visible = visible
+
+
 class Parts(NamedTuple):
     """Masks ``(N,)`` of a stage's Gaussians by when and with what they are to be seen."""
 
     rest: Tensor
+    """Of the capture, where they were."""
+    more: Tensor
+    """Always, and new."""
     first: Tensor
     """In frame 0 alone."""
     later: Tensor
@@ -98,15 +133,14 @@ class Parts(NamedTuple):
     later_of_objects: list[Tensor]
 
 
-def parts(stage: Stage) -> Parts:
-    """How a stage is cut into nodes."""
-    from ..scene.frames import ALWAYS, FIRST, LATER
-
+def parts(stage: Stage, rows: Tensor) -> Parts:
+    """How a stage is cut into nodes; ``rows`` are those of the capture, or -1."""
     ids, n = stage.scene.ids, len(stage.scene)
     when = torch.full((n,), ALWAYS, dtype=torch.uint8) if stage.presence is None else stage.presence
-    still = ids == BACKGROUND
+    still, old = ids == BACKGROUND, rows >= 0
     return Parts(
-        still & (when == ALWAYS), still & (when == FIRST), still & (when == LATER),
+        still & (when == ALWAYS) & old, still & (when == ALWAYS) & ~old,
+        still & (when == FIRST), still & (when == LATER),
         [(ids == i) & (when != LATER) for i in stage.indices],
         [(ids == i) & (when == LATER) for i in stage.indices],
     )  # fmt: skip

@@ -1,5 +1,6 @@
 """The controls beside the scene: what there is to press, without what it does."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -12,6 +13,8 @@ NONE = "(none)"
 FREE = "free (arrow)"
 TICKED = ("glb", "html")
 STILL = (0.0, 0.0, 0.0)
+HANDLES = ("arrow", "ring", "both")
+GROW, SHRINK, STAY, UNDO = "Grow", "Shrink", "Let it stay", "Undo"
 
 
 @dataclass
@@ -21,16 +24,20 @@ class Panel:
     said: Any
     counted: Any
     scene: Any
+    recent: Any
     upload: Any
     objects: Any
     word: Any
     add: Any
-    remove: Any
-    undo: Any
     rectangle: Any
+    resize: Any
+    leave: Any
     loose: Any
     floor: Any
+    move_floor: Any
+    three: Any
     solids: Any
+    handles: Any
     velocity: Any
     spin: Any
     mass: Any
@@ -55,13 +62,15 @@ class Panel:
     progress: Any
 
 
-def make_panel(gui: Any, recipe: Recipe | None) -> Panel:
-    """Build it; ``gui`` is a viser server's."""
+def make_panel(gui: Any, recipe: Recipe | None, recent: Sequence[str] = ()) -> Panel:
+    """Build it; ``gui`` is a viser server's, ``recent`` names files that were opened before."""
     made: dict[str, Any] = {"said": gui.add_html(""), "counted": gui.add_markdown("")}
     with gui.add_folder("Scene", expand_by_default=recipe is None):
-        _scene(gui, made, recipe)
+        _scene(gui, made, recipe, recent)
     with gui.add_folder("Objects"):
         _objects(gui, made)
+    with gui.add_folder("Floor", expand_by_default=False):
+        _floor(gui, made)
     with gui.add_folder("Push"):
         _push(gui, made)
     with gui.add_folder("Play"):
@@ -71,10 +80,12 @@ def make_panel(gui: Any, recipe: Recipe | None) -> Panel:
     return Panel(**made)
 
 
-def _scene(gui: Any, made: dict[str, Any], recipe: Recipe | None) -> None:
+def _scene(gui: Any, made: dict[str, Any], recipe: Recipe | None, recent: Sequence[str]) -> None:
     chosen = recipe.scene if recipe is not None and recipe.scene in SCENES else NONE
     made["scene"] = gui.add_dropdown("our scenes", (NONE, *SCENES), initial_value=chosen)
-    made["upload"] = gui.add_upload_button("Open a file ...", hint="ply, sog, spz, splat, glb")
+    made["recent"] = gui.add_dropdown("recent files", (NONE, *recent), visible=bool(recent))
+    hint = "ply, sog, spz, splat, ksplat, glb; or a project (json) of the scene that is open"
+    made["upload"] = gui.add_upload_button("Open a file ...", hint=hint)
 
 
 def _objects(gui: Any, made: dict[str, Any]) -> None:
@@ -82,14 +93,22 @@ def _objects(gui: Any, made: dict[str, Any]) -> None:
     made["word"] = gui.add_text("by word", "", hint="auto, cluster:0, box:..., sphere:x,y,z,r")
     made["add"] = gui.add_button("Add by word")
     made["rectangle"] = gui.add_button("Draw a rectangle", hint="adds the objects inside")
-    made["remove"] = gui.add_button("Let it stay", hint="the selected object is scenery again")
-    made["undo"] = gui.add_button("Undo")
+    hint = "Grow takes what is next to it, Shrink gives back what touches other things"
+    made["resize"] = gui.add_button_group("its size", (GROW, SHRINK), hint=hint)
+    hint = "Let it stay: the selected object is scenery again"
+    made["leave"] = gui.add_button_group("", (STAY, UNDO), hint=hint)
     made["loose"] = gui.add_checkbox("all others are loose", False)
+
+
+def _floor(gui: Any, made: dict[str, Any]) -> None:
     made["floor"] = gui.add_checkbox("show the floor", False)
+    made["move_floor"] = gui.add_checkbox("move it by handles", False)
+    made["three"] = gui.add_button("Set it by three clicks")
     made["solids"] = gui.add_checkbox("show what is solid", False)
 
 
 def _push(gui: Any, made: dict[str, Any]) -> None:
+    made["handles"] = gui.add_dropdown("handles", HANDLES, hint="to pull in the scene")
     made["velocity"] = gui.add_vector3(
         "velocity", STILL, step=0.05, hint="x, y (up), z; pull the arrow"
     )

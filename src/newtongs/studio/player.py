@@ -5,9 +5,10 @@ import time
 from collections.abc import Callable
 from typing import Literal, TypeAlias
 
-from .session import LIVE_RATE
+from .live import RATE
 
 Mode: TypeAlias = Literal["still", "play", "live"]
+LAST = 5.0  # seconds that a last step may take
 CATCH_UP = 3  # steps at most in a tick: what is later than that is left out
 
 
@@ -19,7 +20,8 @@ class Player:
         self.play, self.step = play, step
         self.mode: Mode = "still"
         self._wake, self._closed = threading.Event(), False
-        threading.Thread(target=self._loop, daemon=True, name="newtongs studio").start()
+        self._thread = threading.Thread(target=self._loop, daemon=True, name="newtongs player")
+        self._thread.start()
 
     def set(self, mode: Mode) -> None:
         """Start or stop."""
@@ -28,9 +30,10 @@ class Player:
             self._wake.set()
 
     def close(self) -> None:
-        """For good."""
+        """For good: no step is under way afterwards."""
         self._closed, self.mode = True, "still"
         self._wake.set()
+        self._thread.join(LAST)
 
     def _loop(self) -> None:
         while not self._closed:
@@ -38,13 +41,13 @@ class Player:
             self._wake.clear()
             last, owed = time.monotonic(), 0.0
             while self.mode != "still" and not self._closed:
-                time.sleep(1 / LIVE_RATE)
+                time.sleep(1 / RATE)
                 now = time.monotonic()
                 gone, last = now - last, now
                 if self.mode == "play":
                     self.play(gone)
                     continue
-                owed = min(owed + gone * LIVE_RATE, CATCH_UP)
+                owed = min(owed + gone * RATE, CATCH_UP)
                 if owed >= 1:
                     self.step(int(owed))
                     owed -= int(owed)

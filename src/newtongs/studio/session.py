@@ -1,53 +1,38 @@
 """A session: a scene, what was picked, how it is pushed, and where it is now. No browser here."""
 
-import json
-import math
 from collections.abc import Sequence
 from dataclasses import replace as changed
 from pathlib import Path
-from typing import Any, NamedTuple, TypeAlias
+from typing import Any, TypeAlias
 
-import torch
 from torch import Tensor
 
-from .. import exports, rotations
 from ..actors import spoken
 from ..animator import frame_times
 from ..errors import InputError
-from ..files import existing_file, foreign, write_atomically
 from ..pushes import Push, Vector
 from ..scene.animation import Animation
 from ..scene.cameras import Camera
 from ..scene.find.clusters import Cluster, cluster
 from ..scene.find.floor import Floor
-from ..scene.find.rays import Crossings, crossings, first_opaque, struck, word_of, words_within
+from ..scene.find.memory import Memory
+from ..scene.find.rays import struck, word_of, words_within
+from ..scene.find.selection import select
 from ..scene.gaussians import BACKGROUND, GaussianScene
-from ..scene.transform import affine64
 from ..scene.world_frame import WorldFrame
 from ..stage import Opened, Told, floor_of, opened
 from ..staging import frame_of
-from ..state import State, replace
-from ..templates import SCENES, named_scene
 from ..types import StateTensor, Times, Vec3
-from ..world.simulation import Simulation, Snapshot
-from .recipe import Kick, Recipe, stem
-from .stages import Ready, animation_of, coarse_path, followed, made_ready, started
+from . import home, words
+from .live import LiveRun
+from .pointing import Ray, ray_in_scene
+from .recipe import Kick, Recipe
+from .stages import Compiled, Ready, animation_of, coarse_path, made_ready, tried
 
-LIVE_RATE = 60  # steps a second while it is live
-LONGEST = 120.0  # seconds of a live run that is kept
 DIGITS = 3  # of velocities that were chosen for a person
-PROJECT = "studio"  # its place in the json of an animation
-WHITE = (1.0, 1.0, 1.0)
+STEP = 0.02  # physics units by which a selection is grown or shrunk at once
 
-Ray: TypeAlias = Vec3 | Sequence[float]  # an origin or a direction (3,)
 Ground: TypeAlias = tuple[tuple[float, float, float] | None, float | None]  # up and floor as chosen
-
-
-class Live(NamedTuple):
-    """A simulation that runs while somebody watches."""
-
-    simulation: Simulation
-    start: Snapshot
 
 
 class Session:
@@ -69,11 +54,11 @@ class Session:
         self._floors: dict[Ground, Floor] = {}
         self._frames: dict[Ground, WorldFrame] = {}
         self._clusters: dict[Ground, list[Cluster]] = {}
+        self._memory = Memory()
         self._ready: Ready | None = None
+        self._compiled: Compiled | None = None
         self._followed: tuple[Recipe, Times, StateTensor] | None = None
-        self._live: Live | None = None
-        self._ticks = 0
-        self._kicks = list[Kick]()
+        self._live: LiveRun | None = None
 
     # --- what was chosen --------------------------------------------------------------------------
 
@@ -89,7 +74,6 @@ class Session:
         if wanted != self._recipe:
             self._past.append(self._recipe)
             self._recipe = wanted
-        self.reset()
         self._live = None
 
     def undo(self) -> None:
@@ -103,6 +87,8 @@ class Session:
         """As it was captured."""
         return self.place.scene
 
+    # --- where up and the floor are ---------------------------------------------------------------
+
     @property
     def _ground(self) -> Ground:
         return self._recipe.up, self._recipe.floor
@@ -114,14 +100,32 @@ class Session:
             self._floors[self._ground] = floor_of(self.place, *self._ground)
         return self._floors[self._ground]
 
+    def stand(self, up: Vector, floor: float) -> int:
+        """Choose up ``(3,)`` and the floor's height along it, scene units.
+
+        Returns how many objects were let go: those that were found above the floor there was.
+        """
+        before, pushes = self._recipe, self._recipe.pushes
+        kept = tuple(push for push in pushes if not words.hangs_on_floor(push.select))
+        self.choose(up=up, floor=floor, pushes=kept)
+        try:
+            _ = self.world
+        except InputError:
+            self._back_to(before)
+            raise
+        return len(pushes) - len(kept)
+
     @property
-    def world(self) -> WorldFrame:
-        """The physics frame: that of the objects, or before any is picked, of the main object."""
-        if self._recipe.pushes:
-            return self.ready.stage.world
+    def frame(self) -> WorldFrame:
+        """The physics frame before any object is picked: that of the main object."""
         if self._ground not in self._frames:
             self._frames[self._ground] = frame_of(self.scene, self.floor)
         return self._frames[self._ground]
+
+    @property
+    def world(self) -> WorldFrame:
+        """The physics frame."""
+        return self.ready.stage.world if self._recipe.pushes else self.frame
 
     @property
     def clusters(self) -> list[Cluster]:
@@ -136,7 +140,7 @@ class Session:
 
     def point(self, origin: Ray, direction: Ray) -> str:
         """The object under a ray, as a selection names it."""
-        row = struck(self.scene, *self._in_scene(origin, direction))
+        row = struck(self.scene, *ray_in_scene(self.world, origin, direction))
         word = None if row is None else word_of(self.scene, self.clusters, row)
         if word is None:
             what = "nothing is" if row is None else "the floor or the surroundings are"
@@ -148,37 +152,50 @@ class Session:
 
     def within(self, camera: Camera, low: Sequence[float], high: Sequence[float]) -> list[str]:
         """Objects in a rectangle of a picture, in pixels; the camera stands in the scene."""
-        words = words_within(self.scene, self.clusters, camera, low, high)
-        if not words:
+        found = words_within(self.scene, self.clusters, camera, low, high)
+        if not found:
             raise InputError("no object lies in the rectangle; draw a larger one")
-        return words
+        return found
+
+    def mask(self, word: str) -> Tensor:
+        """Which Gaussians of the scene ``(N,)`` a selection names, before they are completed."""
+        return select(self.scene, word, floor=self.floor.carrying).mask
 
     def pick(self, word: str) -> int:
         """Add an object and return its number; one that is there already is only found."""
-        words = [push.select for push in self._recipe.pushes]
-        if word in words:
-            return words.index(word)
-        before = self._recipe, list(self._past)
-        self.choose(pushes=(*self._recipe.pushes, Push(select=word, velocity=_first(words))))
-        try:
-            velocity, spin = spoken(self.ready.bodies[len(words)].z0)
-        except InputError:
-            (self._recipe, self._past), self._live = before, None
-            raise
-        self._recipe = changed(
-            self._recipe,
-            pushes=(
-                *self._recipe.pushes[:-1],
-                Push(select=word, velocity=_rounded(velocity), spin=_rounded(spin)),
-            ),
-        )
-        return len(words)
+        there = [push.select for push in self._recipe.pushes]
+        if word in there:
+            return there.index(word)
+        push = Push(select=word, velocity=_first(there))
+        self._staged((*self._recipe.pushes, push))
+        velocity, spin = spoken(self.ready.bodies[len(there)].z0)
+        last = changed(push, velocity=_rounded(velocity), spin=_rounded(spin))
+        self._recipe = changed(self._recipe, pushes=(*self._recipe.pushes[:-1], last))
+        return len(there)
 
     def drop(self, index: int) -> None:
         """Let an object be scenery again."""
         self._require(index)
         pushes = self._recipe.pushes
         self.choose(pushes=(*pushes[:index], *pushes[index + 1 :]))
+
+    def reselect(self, index: int, word: str) -> None:
+        """Let an object consist of what another selection names; its push stays."""
+        self._require(index)
+        pushes = list(self._recipe.pushes)
+        pushes[index] = changed(pushes[index], select=word)
+        self._staged(tuple(pushes))
+
+    def grow(self, index: int, steps: int = 1) -> None:
+        """Let an object have more of what is around it, or less where ``steps`` is below zero."""
+        self._require(index)
+        by = steps * float(f"{STEP / self.frame.scale:.2g}")
+        self.reselect(index, words.resized(self._recipe.pushes[index].select, by))
+
+    def join(self, index: int, word: str) -> None:
+        """Let an object have what another selection names besides; the two are one then."""
+        self._require(index)
+        self.reselect(index, words.joined(self._recipe.pushes[index].select, word))
 
     def push(self, index: int, **fields: Any) -> None:
         """Change fields of an object's :class:`newtongs.Push`."""
@@ -190,6 +207,20 @@ class Session:
         pushes = list(self._recipe.pushes)
         pushes[index] = changed(pushes[index], **fields)
         self.choose(pushes=tuple(pushes))
+
+    def _staged(self, pushes: tuple[Push, ...]) -> None:
+        """Choose objects, and go back if they cannot be taken out."""
+        before = self._recipe
+        self.choose(pushes=pushes)
+        try:
+            _ = self.ready
+        except InputError:
+            self._back_to(before)
+            raise
+
+    def _back_to(self, before: Recipe) -> None:
+        if self._recipe != before:
+            self.undo()
 
     def _require(self, index: int) -> None:
         if not 0 <= index < len(self._recipe.pushes):
@@ -203,20 +234,19 @@ class Session:
         if not self._recipe.pushes:
             raise InputError("no object is picked yet; click one first")
         if self._ready is None or self._ready.recipe != self._recipe:
-            self._ready = made_ready(self._recipe, self.place, self.floor, self._ready, self.told)
+            self._ready = made_ready(
+                self._recipe, self.place, self.floor, self._ready, self._memory, self.told
+            )
         return self._ready
 
-    def coarse(self, index: int, velocity: Ray | None = None) -> Vec3:
+    def coarse(self, index: int, velocity: Ray | None = None, spin: Ray | None = None) -> Vec3:
         """Where an object will go ``(24, 3)``, at once and roughly.
 
-        ``velocity`` is tried without being chosen.
+        ``velocity`` and ``spin`` are tried without being chosen.
         """
         self._require(index)
         body = self.ready.bodies[index]
-        if velocity is not None:
-            v = torch.as_tensor(velocity, dtype=body.z0.dtype)
-            body = changed(body, state=replace(body.z0, v=v))
-        return coarse_path(body, self._recipe.seconds)
+        return coarse_path(tried(body, velocity, spin), self._recipe.seconds)
 
     def states(self) -> StateTensor:
         """States ``(T, K, 22)`` of all frames in the physics frame, as they will be."""
@@ -224,7 +254,10 @@ class Session:
 
     def _run(self) -> tuple[Times, StateTensor]:
         if self._followed is None or self._followed[0] != self._recipe:
-            self._followed = self._recipe, *followed(self.ready)
+            ready = self.ready
+            if self._compiled is None or not self._compiled.serves(ready):
+                self._compiled = Compiled(ready)
+            self._followed = self._recipe, *self._compiled.followed(ready)
         return self._followed[1:]
 
     def animation(self) -> Animation:
@@ -235,108 +268,49 @@ class Session:
     # --- live -------------------------------------------------------------------------------------
 
     @property
-    def _running(self) -> Live:
+    def live(self) -> LiveRun:
+        """The run that goes on while somebody watches; at frame 0 until it is stepped."""
         if self._live is None:
-            simulation = started(self.ready)
-            self._live = Live(simulation, simulation.snapshot())
+            self._live = LiveRun(self.ready)
         return self._live
 
     @property
     def now(self) -> StateTensor:
         """States ``(K, 22)`` of the live run."""
-        return self._running.simulation.states
+        return self.live.states
 
     @property
     def time(self) -> float:
         """Seconds that a live run has gone."""
-        return self._ticks / LIVE_RATE
+        return 0.0 if self._live is None else self._live.time
 
     def step(self) -> StateTensor:
         """A sixtieth of a second of the live run: states ``(K, 22)``."""
-        if self.time >= LONGEST:
-            raise InputError(f"a live run lasts up to {LONGEST:g} s; reset it, or keep it")
-        self._ticks += 1
-        return self._running.simulation.run([self.time])[0]
+        return self.live.step()
 
     def kick(self, origin: Ray, direction: Ray, speed: float) -> int:
         """Hit what the ray meets along the ray, so hard that it gains ``speed``."""
-        index = self.under(origin, direction)
-        if index is None:
-            raise InputError("the ray meets no object that can move; aim at one that was picked")
-        way = torch.as_tensor(direction, dtype=torch.float64)
-        mass = float(State(self.now[index]).m)
-        x, y, z = (mass * speed * way / way.norm()).tolist()
-        self.kicked(Kick(self.time, index, (x, y, z)))
-        return index
+        return self.live.kick(origin, direction, speed)
 
     def kicked(self, kick: Kick) -> None:
         """Apply a kick now."""
-        self._running.simulation.push(kick.object, impulse=kick.impulse)
-        self._kicks.append(changed(kick, time=self.time))
+        self.live.kicked(kick)
 
     def under(self, origin: Ray, direction: Ray) -> int | None:
         """The movable object that a ray meets where all of them are now."""
-        found = [(BACKGROUND, self._rest_crossed(origin, direction))]
-        found += [(i, self._crossed(i, origin, direction)) for i in self.ready.stage.indices]
-        owners = torch.cat([torch.full((len(c.rows),), i) for i, c in found])
-        first = first_opaque(*(torch.cat([c[k] for _, c in found]) for k in (1, 2)))
-        index = BACKGROUND if first is None else int(owners[first])
-        return None if index == BACKGROUND else index
-
-    def _rest_crossed(self, origin: Ray, direction: Ray) -> Crossings:
-        stage = self.ready.stage
-        rest = stage.scene[(stage.scene.ids == BACKGROUND) & stage.ever_after]
-        return crossings(rest, *self._in_scene(origin, direction))
-
-    def _crossed(self, index: int, origin: Ray, direction: Ray) -> Crossings:
-        """What the ray crosses of an object, which stays in its place: the ray is moved instead."""
-        world, body = self.ready.stage.world, self.ready.bodies[index]
-        z0, z = (world.state_to_scene(x.double()) for x in (body.z0, self.now[index]))
-        A = affine64(z0, z[None], "main")[0]
-        o, d = self._in_scene(origin, direction)
-        back = torch.linalg.inv(A)
-        start = back @ (o - State(z).p) + State(z0).p
-        return crossings(self.ready.stage.scene.object(index), start, back @ d)
-
-    def _in_scene(self, origin: Ray, direction: Ray) -> tuple[Tensor, Tensor]:
-        """A ray of the physics frame in scene coordinates; distances keep their numbers."""
-        o, d = (torch.as_tensor(x, dtype=torch.float64) for x in (origin, direction))
-        world = self.world
-        turn = rotations.conjugate(world.rotation)
-        return world.to_scene(o), rotations.rotate(turn, d) / world.scale
+        return self.live.under(origin, direction)
 
     def reset(self) -> StateTensor | None:
         """Back to frame 0, bit for bit; the live run's kicks are forgotten."""
-        self._ticks, self._kicks = 0, []
-        if self._live is None:
-            return None
-        self._live.simulation.restore(self._live.start)
-        return self._live.simulation.states
+        return None if self._live is None else self._live.reset()
 
     def keep(self) -> None:
         """Make the live run the recipe: an animation like any other."""
-        if self._live is None or self._ticks < 2:
+        if self._live is None or self._live.ticks < 2:
             raise InputError("no live run to keep; start one, and let it go for a while")
-        seconds, kicks = self.time, tuple(self._kicks)
-        self.choose(seconds=seconds, kicks=kicks)
+        self.choose(seconds=self._live.time, kicks=tuple(self._live.kicks))
 
     # --- take it home -----------------------------------------------------------------------------
-
-    @property
-    def color(self) -> tuple[float, float, float]:
-        """Behind everything: that of a scene of ours, else white."""
-        ours = self._recipe.scene in SCENES
-        return named_scene(self._recipe.scene).color if ours else WHITE
-
-    @property
-    def name(self) -> str:
-        """Of the files that are written."""
-        return stem(self._recipe.scene)
-
-    @property
-    def source(self) -> Path | None:
-        """The scene's file."""
-        return None if self._recipe.scene in SCENES else Path(self._recipe.scene)
 
     def export(
         self,
@@ -348,10 +322,8 @@ class Session:
         told: Told | None = None,
     ) -> dict[str, Path]:
         """Write files, as :func:`newtongs.export` does, of ``animation`` if it is made already."""
-        return exports.export(
-            animation or self.animation(), folder, formats, camera=camera, name=self.name,
-            background=self.color, source=self.source, progress=told,
-        )  # fmt: skip
+        made = animation or self.animation()
+        return home.export(self._recipe, made, folder, formats, camera=camera, told=told)
 
     def save(self, path: Path | str, *, scene: str | None = None) -> None:
         """The project as an animation's json, which ``newtongs replay`` opens too.
@@ -361,59 +333,19 @@ class Session:
             scene: name of the scene's file for :meth:`load`, in place of where it is now; then the
                 animation's own Gaussians are written too, and none refers to the file.
         """
-        path, source = Path(path), self.source
-        exports.save_animation(self.animation(), path, source=None if scene else source)
-        tree = json.loads(path.read_bytes())
-        where = self._recipe.scene if source is None else str(source.resolve())
-        tree[PROJECT] = changed(self._recipe, scene=scene or where).to_json()
-        text = json.dumps(tree, indent=1, allow_nan=False)
-        write_atomically(path, lambda f: f.write(text.encode() + b"\n"))
+        home.save(self._recipe, self.animation(), Path(path), scene)
 
     @classmethod
     def load(cls, path: Path | str, *, told: Told | None = None) -> "Session":
         """A session from what :meth:`save` wrote; its scene is where it was, or beside the json."""
-        path = existing_file(path, "a .json that the studio saved")
-        with foreign(path, "JSON"):
-            tree = json.loads(path.read_bytes())
-        if not isinstance(tree, dict) or not isinstance(tree.get(PROJECT), dict):
-            raise InputError(f"{path} is no project of the studio; newtongs replay may show it")
-        recipe = Recipe.from_json(tree[PROJECT])
-        beside = path.parent / Path(recipe.scene).name
-        if recipe.scene not in SCENES and not Path(recipe.scene).exists() and beside.is_file():
-            recipe = changed(recipe, scene=str(beside))
-        return cls(recipe, told=told)
+        return cls(home.beside(home.read(path), Path(path).parent), told=told)
 
 
-def _first(words: Sequence[str]) -> Vector | None:
+def _first(there: Sequence[str]) -> Vector | None:
     """The first object is tossed or dropped as in ``animate``; others stand until pushed."""
-    return (0.0, 0.0, 0.0) if words else None
+    return (0.0, 0.0, 0.0) if there else None
 
 
 def _rounded(x: Vector) -> Vector:
     a, b, c = (round(v, DIGITS) + 0.0 for v in x)
     return a, b, c
-
-
-def camera_in_scene(
-    world: WorldFrame,
-    position: Sequence[float],
-    wxyz: Sequence[float],
-    fov: float,
-    size: tuple[int, int],
-) -> Camera:
-    """A camera of the physics frame, as it stands in the scene.
-
-    ``wxyz`` turns its axes (x right, y down, z ahead) into the frame's, ``fov`` is in radians
-    across the height.
-    """
-    width, height = size
-    p = world.to_scene(torch.as_tensor(position, dtype=torch.float64))
-    q = rotations.multiply(
-        rotations.conjugate(world.rotation), torch.as_tensor(wxyz, dtype=torch.float64)
-    )
-    R = rotations.to_matrix(rotations.normalize(q)).T
-    w2c = torch.eye(4, dtype=torch.float64)
-    w2c[:3, :3], w2c[:3, 3] = R, -R @ p
-    f = 0.5 * height / math.tan(fov / 2)
-    K = torch.tensor([[f, 0, width / 2], [0, f, height / 2], [0, 0, 1]])
-    return Camera(K, w2c.float(), width, height)

@@ -20,6 +20,7 @@ from ...types import Vec3
 from ..gaussians import BACKGROUND, GaussianScene
 from .floor import Floor, plane_axes
 from .hovering import joined
+from .memory import last_of
 from .samples import SOLID, middle_and_reach
 from .voxels import FLAT, Voxels
 
@@ -63,11 +64,12 @@ class _Surroundings(NamedTuple):
     """Of the floor: root mean square distance from its centre; infinite where there is none."""
 
 
-@one_thread()
 def cluster(
     scene: GaussianScene, floor: Floor, *, voxel: float | None = None, least: int | None = None
 ) -> list[Cluster]:
     """Object-like clusters above the floor, the best first; found on the CPU.
+
+    Those of the last scene and floor are remembered while both are in use.
 
     Args:
         scene: the Gaussians.
@@ -77,6 +79,15 @@ def cluster(
     """
     if voxel is not None and not voxel > 0:
         raise InputError(f"voxel: expected a length above zero, got {voxel}")
+    if voxel is None and least is None:
+        return list(_remembered(scene, floor))
+    return _found(scene, floor, voxel, least)
+
+
+@one_thread()
+def _found(
+    scene: GaussianScene, floor: Floor, voxel: float | None = None, least: int | None = None
+) -> list[Cluster]:
     there, scene = scene.device, scene.to("cpu")
     h = floor.heights(scene.means)
     solid = (scene.opacities >= SOLID) & torch.isfinite(h)
@@ -92,6 +103,9 @@ def cluster(
         flat = scene.means[ground] @ plane_axes(floor.up).to(scene.means)
         found = [_with_foot(scene, floor, h, size, ground, flat, c) for c in found]
     return [replace(c, id=i, mask=c.mask.to(there)) for i, c in enumerate(found)]
+
+
+_remembered = last_of(_found)
 
 
 def label(scene: GaussianScene, clusters: Sequence[Cluster]) -> GaussianScene:

@@ -50,6 +50,8 @@ class Extraction(NamedTuple):
     """Gaussians of the selection that went back to the support."""
     support: Support | None = None
     """What it stood on, in the frame of the floor; None if it hung in the air."""
+    near: Tensor | None = None
+    """Rows ``(n,)`` of all Gaussians that were looked at; None where none had to be."""
 
 
 @one_thread()
@@ -90,14 +92,14 @@ def take_out(
     others = floaters | (False if taken is None else taken[found.rows].numpy())
     parts = None if support is None else cut(found, support, others)
     if support is None or parts is None:
-        return Extraction(whole, alone, none, none, alone, support=support)
+        return Extraction(whole, alone, none, none, alone, support=support, near=found.rows)
     mended = mend(found, support, parts, others)
     gone = parts.sunk | parts.shortened | mended.removed
     whole[found.rows[parts.returned | parts.sunk | parts.shortened]] = False
     return Extraction(
         whole, _marked(alone, found.rows, gone),
         _as_full(scene, found, parts.own, object), _as_full(scene, found, mended.fill, BACKGROUND),
-        alone, int(parts.returned.sum()), support,
+        alone, int(parts.returned.sum()), support, found.rows,
     )  # fmt: skip
 
 

@@ -26,6 +26,8 @@ EXAMPLES = {
     "sphere": "sphere:0,0.5,0,1",
     "circle": "circle:256,256,80 or circle:256,256,80,2.5,4",
     "masks": "masks:folder/of/pngs",
+    "grown": "grown:0.05:cluster:0",
+    "shrunk": "shrunk:0.05:cluster:0",
 }
 FLOATERS = 0.01  # of the Gaussians in a circle: nearer ones may float before the thing
 PICTURES = (".png", ".jpg", ".jpeg", ".bmp")
@@ -53,12 +55,14 @@ def select(
     ``auto``                        the most object-like cluster above the floor; in a capture
                                     of one object without a floor, all but floaters
     ``all``                         everything
-    ``cluster:ID``                  a cluster of :func:`cluster`; 0 is the best
-    ``id:K``                        object ``K`` of a file that has object ids
+    ``cluster:ID[+ID...]``          a cluster of :func:`cluster`, 0 is the best; or several as one
+    ``id:K[+K...]``                 object ``K`` of a file that has object ids; or several as one
     ``box:x0,y0,z0,x1,y1,z1``       means between two corners
     ``sphere:x,y,z,r``              means in a ball
     ``circle:u,v,r[,near,far]``     pixels of the first camera; without depths the nearest thing
     ``masks:FOLDER``                one mask picture a camera, by number in their names
+    ``grown:D:SELECTION``           with all above the floor that is nearer to it than ``D``
+    ``shrunk:D:SELECTION``          without what is nearer than ``D`` to anything else
     ==============================  ===========================================================
     """
     word, _, rest = spec.strip().partition(":")
@@ -123,19 +127,75 @@ def _all(scene: GaussianScene, _: str, **unused: Any) -> Selection:
 
 
 def _cluster(scene: GaussianScene, text: str, *, floor: Floor, **unused: Any) -> Selection:
-    index, found = _whole("cluster", text), cluster(scene, floor)
-    if not 0 <= index < len(found):
-        there = f"0 to {len(found) - 1}" if found else "none"
-        raise InputError(f"no cluster {index}; there are {there}; newtongs inspect lists them")
-    return Selection(found[index].mask, None, f"cluster {index}, {found[index].count:,} Gaussians")
+    numbers, found = _several("cluster", text), cluster(scene, floor)
+    for index in numbers:
+        if not 0 <= index < len(found):
+            there = f"0 to {len(found) - 1}" if found else "none"
+            raise InputError(f"no cluster {index}; there are {there}; newtongs inspect lists them")
+    mask = torch.stack([found[index].mask for index in numbers]).any(0)
+    return Selection(mask, None, f"cluster {text}, {int(mask.sum()):,} Gaussians")
 
 
 def _id(scene: GaussianScene, text: str, **unused: Any) -> Selection:
-    index, known = _whole("id", text), [i for i in scene.object_ids if i != BACKGROUND]
-    if index not in known:
-        there = f"it has {known}" if known else "it has none; try auto or cluster:0"
-        raise InputError(f"no object with id {index} in the scene; {there}")
-    return Selection(scene.ids == index, None, f"object {index}", True)
+    numbers, known = _several("id", text), [i for i in scene.object_ids if i != BACKGROUND]
+    for index in numbers:
+        if index not in known:
+            there = f"it has {known}" if known else "it has none; try auto or cluster:0"
+            raise InputError(f"no object with id {index} in the scene; {there}")
+    mask = torch.isin(scene.ids, scene.ids.new_tensor(numbers))
+    return Selection(mask, None, f"object {text}", True)
+
+
+def _several(word: str, text: str) -> list[int]:
+    """Whole numbers with a plus between them."""
+    return [_whole(word, part) for part in text.split("+")]
+
+
+def _grown(scene: GaussianScene, text: str, *, floor: Floor, **others: Any) -> Selection:
+    """More of what is around; the floor itself is not taken."""
+    reach, inner = _inner("grown", scene, text, floor=floor, **others)
+    if floor.kind == "found":
+        above = floor.heights(scene.means) > floor.thickness
+    else:
+        above = torch.ones_like(inner.mask)
+    mask = inner.mask | _near(scene, above & ~inner.mask, inner.mask, reach)
+    return Selection(mask, inner.ghosts, f"{inner.name}, grown by {reach:g}")
+
+
+def _shrunk(scene: GaussianScene, text: str, **others: Any) -> Selection:
+    """Less, where it touches what stays."""
+    reach, inner = _inner("shrunk", scene, text, **others)
+    mask = inner.mask & ~_near(scene, inner.mask, ~inner.mask, reach)
+    return Selection(mask, inner.ghosts, f"{inner.name}, shrunk by {reach:g}")
+
+
+def _inner(word: str, scene: GaussianScene, text: str, **others: Any) -> tuple[float, Selection]:
+    """How far, and the selection that is changed."""
+    far, _, spec = text.partition(":")
+    (reach,) = _numbers(word, far, 1)
+    if not reach > 0:
+        raise InputError(f"{word}: expected a length above 0, got {reach:g}")
+    return reach, select(scene, spec, **others)
+
+
+def _near(scene: GaussianScene, which: Tensor, to: Tensor, reach: float) -> Tensor:
+    """Those of ``which (N,)`` that are nearer than ``reach`` to opaque ones of ``to (N,)``."""
+    from scipy.spatial import cKDTree
+
+    goal = to & (scene.opacities >= SOLID)
+    out = torch.zeros_like(which)
+    if not goal.any() or not which.any():
+        return out
+    ends = scene.means[which if which.sum() < goal.sum() else goal]
+    box = ends.amin(0) - reach, ends.amax(0) + reach
+    inside = ((scene.means >= box[0]) & (scene.means <= box[1])).all(-1)
+    rows, goal = (which & inside).nonzero().squeeze(-1), goal & inside
+    if not len(rows) or not goal.any():
+        return out
+    tree = cKDTree(scene.means[goal].cpu().numpy())
+    away, _ = tree.query(scene.means[rows].cpu().numpy(), distance_upper_bound=reach)
+    out[rows[torch.from_numpy(away < reach).to(rows.device)]] = True
+    return out
 
 
 def _box(scene: GaussianScene, text: str, **unused: Any) -> Selection:
@@ -264,5 +324,5 @@ def _check_above(scene: GaussianScene, chosen: Selection, floor: Floor) -> None:
 
 CHOOSERS: dict[str, Callable[..., Selection]] = {
     "auto": _auto, "all": _all, "cluster": _cluster, "id": _id, "box": _box, "sphere": _sphere,
-    "circle": _circle, "masks": _masks,
+    "circle": _circle, "masks": _masks, "grown": _grown, "shrunk": _shrunk,
 }  # fmt: skip

@@ -1,0 +1,60 @@
+"""A running studio: viser's server behind the guard, and the page in it."""
+
+import io
+import threading
+from contextlib import redirect_stdout
+from typing import Any
+
+from ..errors import InputError
+from .guard import Guard, Uploads, known_viser
+from .page import Page
+from .player import LAST
+from .session import Session
+from .stages import warm
+
+
+class Studio:
+    """A running studio; close it when done."""
+
+    def __init__(
+        self,
+        session: Session | None = None,
+        *,
+        host: str = "127.0.0.1",
+        port: int = 8080,
+        max_upload: float = 500.0,
+    ) -> None:
+        """Listen; ``max_upload`` in megabytes. Where ``host`` is not this machine, with a token."""
+        viser = known_viser()
+        self._warming = threading.Thread(target=warm, daemon=True, name="newtongs warm")
+        self._warming.start()
+        self.uploads, self.guard = Uploads(max_upload), Guard.of(host)
+        try:
+            self.server = self._served(viser, host, port)
+            self.page = Page(self.server, session, self.uploads)
+        except BaseException:
+            self.uploads.close()
+            raise
+
+    def _served(self, viser: Any, host: str, port: int) -> Any:
+        with self.guard.before_viser(), redirect_stdout(io.StringIO()):  # its address has no token
+            server = viser.ViserServer(host=host, port=port, label="newtongs", verbose=False)
+        if not self.guard.installed:
+            server.stop()
+            raise InputError(f"viser {viser.__version__} cannot be guarded; use viser 1.1.1")
+        server.gui.configure_theme(show_logo=False, show_share_button=False)
+        return server
+
+    @property
+    def url(self) -> str:
+        """To open, with the token if there is one."""
+        host = "localhost" if self.guard.host in ("0.0.0.0", "::") else self.guard.host
+        query = "" if self.guard.token is None else f"/?token={self.guard.token}"
+        return f"http://{host}:{self.server.get_port()}{query}"
+
+    def close(self) -> None:
+        """Stop, and remove what was uploaded."""
+        self.page.close()
+        self.server.stop()
+        self.uploads.close()
+        self._warming.join(LAST)
