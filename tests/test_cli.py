@@ -111,7 +111,7 @@ def test_first_page_has_one_sentence_a_command_the_most_used_first(capsys, monke
     page = capsys.readouterr().out
     table = page.split("Commands:\n")[1].split("\n\n")[0].splitlines()
     names = [line[2:].split()[0] for line in table if line[2] != " "]
-    assert names[:5] == ["animate", "studio", "inspect", "collider", "replay"]
+    assert names[:5] == ["animate", "studio", "inspect", "convert", "collider"]
     assert "It lands on what is there" not in page  # further sentences are the command's own
     assert len(page.splitlines()) < 40
 

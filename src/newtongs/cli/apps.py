@@ -15,8 +15,8 @@ if TYPE_CHECKING:
     from tyro.extras import SubcommandApp
 
 ORDER = (
-    "animate", "studio", "inspect", "collider", "continue", "replay", "gallery", "factory", "data",
-    "evaluate", "train", "train-context", "reproduce", "figure", "ablations", "generate", "l4gm",
+    "animate", "studio", "inspect", "convert", "collider", "replay", "continue", "gallery",
+    "factory", "data", "evaluate", "train", "train-context", "reproduce", "figure", "ablations", "generate", "l4gm",
 )  # fmt: skip
 FIRST_STEPS = """
 First steps:
