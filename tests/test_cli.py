@@ -178,11 +178,11 @@ def test_bad_input_is_one_line_and_exit_2(broken, words, message, monkeypatch, c
     [
         (
             [],
-            "expected one of {animate, studio, inspect, collider, replay, gallery, data, evaluate,",
+            "expected one of {animate, studio, inspect, convert, collider, replay, continue, gallery,",
         ),
         (
             ["nonsense"],
-            "nonsense; available subcommands: animate, studio, inspect, collider, replay,",
+            "nonsense; available subcommands: animate, studio, inspect, convert, collider,",
         ),
         (["animat"], "unknown command animat; did you mean animate?; see newtongs --help"),
         (["data", "stat32"], "did you mean state32?; see newtongs data --help"),

@@ -16,7 +16,8 @@ if TYPE_CHECKING:
 
 ORDER = (
     "animate", "studio", "inspect", "convert", "collider", "replay", "continue", "gallery",
-    "factory", "data", "evaluate", "train", "train-context", "reproduce", "figure", "ablations", "generate", "l4gm",
+    "factory", "data", "evaluate", "train", "train-context", "reproduce", "figure", "ablations",
+    "generate", "l4gm",
 )  # fmt: skip
 FIRST_STEPS = """
 First steps:

@@ -172,14 +172,16 @@ class Evaluate:
         from ..evaluation import evaluate
 
         with group.agreed():
-            methods = {split: self.predictors(group.device, split) for split in self.splits}
+            # What can be known at best hangs on the split; all else is measured in one go.
+            parts = [[x] for x in self.splits] if "limit" in self.methods else [[*self.splits]]
+            methods = [self.predictors(group.device, *part[:1]) for part in parts]
         report: Report = {}
         with progress_bar() as advance:
-            for split in self.splits:
+            for splits, those in zip(parts, methods, strict=True):
                 report |= evaluate(
                     data,
-                    splits=[split],
-                    methods=methods[split],
+                    splits=splits,
+                    methods=those,
                     batch_size=self.batch_size,
                     group=group,
                     progress=advance if group.first else None,
@@ -195,7 +197,7 @@ class Evaluate:
             report, per_motion=self.per_motion, compare=self.compare, removed=self.removed()
         )
 
-    def predictors(self, device: "torch.device", split: str) -> "dict[str, Method]":
+    def predictors(self, device: "torch.device", split: str = "val_id") -> "dict[str, Method]":
         """The methods named, and the model if there is one."""
         from ..dynamics.backends import predictor
         from ..evaluation.evaluate import methods_by_name
