@@ -53,6 +53,14 @@ def test_left_while_python_is_closing(tmp_path):
     assert (code, said) == (130, "newtongs: stopped\n")
 
 
+def test_a_thread_whose_start_was_interrupted_is_not_waited_for():
+    code = f"{READY} import threading; t = threading.Thread(); threading._limbo[t] = t; m.main()"
+    done = subprocess.run(
+        [sys.executable, "-c", code, "--version"], capture_output=True, text=True, check=False
+    )
+    assert (done.returncode, done.stderr) == (0, "")
+
+
 def test_an_interrupt_in_a_destructor_is_not_lost():
     code = """
 import os, signal, sys

@@ -40,7 +40,8 @@ def main() -> NoReturn:
 def close(code: int) -> NoReturn:
     """What Python does at its end, with Ctrl-C still heard, and no farther than that."""
     for thread in threading.enumerate():
-        if thread is not threading.current_thread() and not thread.daemon:
+        # One whose start was interrupted is listed, and does not live.
+        if thread is not threading.current_thread() and thread.is_alive() and not thread.daemon:
             thread.join()
     atexit._run_exitfuncs()
     try:

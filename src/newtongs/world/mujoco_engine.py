@@ -155,7 +155,8 @@ class MujocoEngine:
             _separate(self.model, self.data, self.driven)
         frames = []
         for done, time in enumerate(times):
-            self._reach(math.floor(time * TICKS + 0.5 + TIE))
+            with np.errstate(over="ignore", invalid="ignore"):  # what overflows is told at the end
+                self._reach(math.floor(time * TICKS + 0.5 + TIE))
             frames.append(self.states)
             if self.recorder is not None:
                 self.recorder.close_frame()
