@@ -104,7 +104,8 @@ COMMANDS = [
     ["animate"], ["studio"], ["inspect"], ["collider"], ["convert"], ["replay"], ["gallery"],
     ["data", "state32"],
     ["data", "gaussian32"], ["data", "same32"], ["data", "common12"], ["data", "scene"],
-    ["evaluate"], ["train"], ["train-context"], ["continue"], ["reproduce"], ["figure", "context"], ["figure", "motions"], ["figure", "gaussian32"],
+    ["evaluate"], ["train"], ["train-context"], ["continue"], ["reproduce"], ["figure", "context"],
+    ["figure", "motions"], ["figure", "gaussian32"],
     ["figure", "main"], ["figure", "panels"], ["figure", "strip"], ["figure", "first-frame"],
     ["ablations"], ["generate"], ["l4gm", "export"],
 ]  # fmt: skip
@@ -151,12 +152,12 @@ def test_defaults_of_flags_are_those_of_the_modules():
     """The command line repeats a few constants, in order not to import what defines them."""
     from newtongs import evaluation
     from newtongs.cli import evaluate, first_frame
-    from newtongs.evaluation.evaluate import READERS as readers
     from newtongs.dynamics import config, search, solvers
+    from newtongs.evaluation.evaluate import READERS
     from newtongs.scene.find import grouping
 
     assert evaluate.METHODS == evaluation.METHODS
-    assert evaluate.READERS == readers
+    assert evaluate.READERS == READERS
     assert first_frame.CANDIDATES == search.CANDIDATES
     assert first_frame.FOOTPRINT == grouping.FOOTPRINT
     assert list(config.get_args(config.Solver)) == list(solvers.SOLVERS)

@@ -33,13 +33,14 @@ def _layer(x, dx, w, gain, offset, H: tl.constexpr):
 @triton.jit
 def _decode(
     fx, fdx, gains, offsets, first, later, out, bias, ox, odx, T,
-    LAYERS: tl.constexpr, ROWS: tl.constexpr, F: tl.constexpr, H: tl.constexpr, O: tl.constexpr,
+    LAYERS: tl.constexpr, ROWS: tl.constexpr, F: tl.constexpr, H: tl.constexpr,
+    OUT: tl.constexpr,
 ):  # fmt: skip
     """Program (b, i): frames ``ROWS i`` and on of object b."""
     b = tl.program_id(0).to(tl.int64)
     rows = tl.program_id(1) * ROWS + tl.arange(0, ROWS)
     there = (rows < T)[:, None]
-    f, h, o = tl.arange(0, F), tl.arange(0, H), tl.arange(0, O)
+    f, h, o = tl.arange(0, F), tl.arange(0, H), tl.arange(0, OUT)
     at = (b * T + rows)[:, None]
     x = tl.load(fx + at * F + f[None, :], mask=there, other=0.0)
     dx = tl.load(fdx + at * F + f[None, :], mask=there, other=0.0)
@@ -52,9 +53,9 @@ def _decode(
         offset = tl.load(offsets + modulation + layer * H).to(tl.float32)
         w = tl.load(later + (layer - 1) * H * H + h[:, None] * H + h[None, :])
         x, dx = _layer(x, dx, w, gain, offset, H)
-    w = tl.load(out + h[:, None] * O + o[None, :])
-    tl.store(ox + at * O + o[None, :], tl.dot(x, w) + tl.load(bias + o)[None, :], mask=there)
-    tl.store(odx + at * O + o[None, :], tl.dot(dx, w), mask=there)
+    w = tl.load(out + h[:, None] * OUT + o[None, :])
+    tl.store(ox + at * OUT + o[None, :], tl.dot(x, w) + tl.load(bias + o)[None, :], mask=there)
+    tl.store(odx + at * OUT + o[None, :], tl.dot(dx, w), mask=there)
 
 
 class FusedContext:
@@ -107,9 +108,7 @@ class FusedContext:
             probability = torch.ones_like(probability[:, :1])
         return probability, gains.contiguous(), offsets.contiguous()
 
-    def decode(
-        self, z0: StateTensor, times: Tensor, gains: Tensor, offsets: Tensor
-    ) -> StateTensor:
+    def decode(self, z0: StateTensor, times: Tensor, gains: Tensor, offsets: Tensor) -> StateTensor:
         """States ``(B, K, T, 22)``, one hypothesis after the other."""
         fx, fdx = self.features(z0, times)
         futures = []
@@ -127,7 +126,7 @@ class FusedContext:
         c = self.model.config
         _decode[(batch, triton.cdiv(frames, ROWS))](
             fx, fdx, gains, offsets, self.first, self.later, self.out, self.bias, *out, frames,
-            LAYERS=c.layers, ROWS=ROWS, F=PADDED_IN, H=c.hidden, O=PADDED_OUT, num_warps=8,
+            LAYERS=c.layers, ROWS=ROWS, F=PADDED_IN, H=c.hidden, OUT=PADDED_OUT, num_warps=8,
         )  # fmt: skip
         return out[0], out[1]
 

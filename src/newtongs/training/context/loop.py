@@ -194,9 +194,7 @@ def resume(folder: RunFolder, run: Run, config: ContextTrainConfig) -> None:
     run.done = int(info["done"])
 
 
-def _check_same_run(
-    folder: RunFolder, info: Mapping[str, Any], config: ContextTrainConfig
-) -> None:
+def _check_same_run(folder: RunFolder, info: Mapping[str, Any], config: ContextTrainConfig) -> None:
     there, here = info.get("training", {}), json.loads(json.dumps(identity(config)))
     different = next((k for k in here if there.get(k) != here[k]), None)
     if different is not None:
