@@ -401,7 +401,7 @@ def test_a_track_is_kept_where_it_was_seen_and_joined(pretrained):
     at = TIMES.double()
     misfit, made = continued(pretrained, z[:8], at[:8], at)
     assert misfit < 0.01
-    assert torch.equal(made[:8], z[:8])
+    assert torch.allclose(made[:8], z[:8], atol=1e-6)
     step = (State(made).p.diff(dim=0)).norm(dim=-1)
     assert step.max() < 1.3 * State(z).p.diff(dim=0).norm(dim=-1).max()
     assert (State(made).p - State(z).p).norm(dim=-1).max() < 0.05
@@ -511,7 +511,7 @@ FUSED = """
 import torch
 from newtongs import motions
 from newtongs.dynamics.context import load_pretrained_context
-from newtongs.dynamics.backends.triton_context import FusedContext
+from newtongs.dynamics.backends.fused_context import FusedContext
 model = load_pretrained_context()
 z = torch.cat([motions.generate(n, 1, seed=3).states for n in motions.STATE32[:6]])
 t = torch.arange(70) / 24

@@ -22,8 +22,8 @@ from torch import Tensor
 from .. import motions, rotations
 from ..motions.generate import from_uniforms
 from ..motions.sampling import NUMBERS_PER_OBJECT
-from ..state import State, StateTensor
-from ..types import Times
+from ..state import State
+from ..types import StateTensor, Times
 
 STEPS = 5  # of Gauss-Newton; most maps are piecewise linear and take one
 DELTA = 1e-4  # difference for the Jacobian

@@ -9,8 +9,8 @@ from torch import Tensor
 from .. import motions, state
 from ..dynamics.context import ContextNND
 from ..motions.generate import from_uniforms
-from ..state import State, StateTensor
-from ..types import X, Y, Z
+from ..state import State
+from ..types import StateTensor, X, Y, Z
 from .plots import BLACK, BLUE, GREEN, GREY, ORANGE, PURPLE, RED, drawing, save_both
 
 Errors = Mapping[str, Mapping[int, float]]  # by the name of a curve, by the states seen

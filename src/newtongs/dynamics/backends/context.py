@@ -18,7 +18,7 @@ def context_predictor(model: ContextNND) -> Callable[[StateTensor, Times], State
     trajectory by about a millimetre.
     """
     if model.like.device.type == "cuda" and find_spec("triton"):
-        from .triton_context import FusedContext
+        from .fused_context import FusedContext
 
         if FusedContext.supports(model):
             fused = FusedContext(model)
@@ -29,7 +29,7 @@ def context_predictor(model: ContextNND) -> Callable[[StateTensor, Times], State
 def likeliest_predictor(model: ContextNND) -> Callable[[StateTensor, Times], StateTensor]:
     """The likeliest future ``(B, T, 22)`` of observed states ``(B, k, 22)``, without gradients."""
     if model.like.device.type == "cuda" and find_spec("triton"):
-        from .triton_context import FusedContext
+        from .fused_context import FusedContext
 
         if FusedContext.supports(model):
             fused = FusedContext(model)

@@ -82,6 +82,7 @@ class Decoder(nn.Module):
         """Weights of the tracks; gains and offsets are ``(B, K, layers, hidden)``."""
         a = features
         for i, layer in enumerate(self.hidden):
+            assert isinstance(layer, nn.Linear)
             a = linear(a, layer.weight).scaled(1 + gains[:, :, i, None])
             a = silu(a.shifted(offsets[:, :, i, None]))
         return linear(a, self.out.weight, self.out.bias)

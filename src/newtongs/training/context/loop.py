@@ -100,8 +100,8 @@ def of_round(run: Run, config: ContextTrainConfig) -> Iterator[Batch]:
 
 def make_step(run: Run, config: ContextTrainConfig) -> Callable[[Batch], Terms]:
     """One update; on CUDA as compiled code."""
-    parameters = list(run.model.parameters())
-    averaged = list(run.average.parameters())
+    parameters: list[Tensor] = list(run.model.parameters())
+    averaged: list[Tensor] = list(run.average.parameters())
 
     def losses(z0: Tensor, readings: Tensor, times: Tensor, target: Tensor) -> Terms:
         logits, gains, offsets = run.model.contexts(readings)
