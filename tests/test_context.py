@@ -505,6 +505,20 @@ def test_animate_follows_the_prediction():
     assert torch.allclose(State(z).p, State(expected).p, atol=1e-3)
 
 
+@pytest.mark.skipif(not find_spec("numba"), reason="needs numba")
+@pytest.mark.parametrize("seen", [1, 4, 16])
+def test_one_object_by_compiled_code(pretrained, truth, seen):
+    from newtongs.dynamics.backends.context import likeliest_predictor
+
+    quick = likeliest_predictor(pretrained)
+    for z in truth.split(1):
+        with torch.no_grad():
+            expected = pretrained.likeliest(z[:, :seen], TIMES)
+        found = quick(z[:, :seen], TIMES)
+        assert torch.allclose(found, expected, atol=2e-4, rtol=1e-4)
+    assert torch.equal(quick(truth[:1, 0], TIMES), quick(truth[:1, :1], TIMES))
+
+
 # --- the fused kernel, in Triton's interpreter ----------------------------------------------------
 
 FUSED = """
