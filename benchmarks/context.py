@@ -44,7 +44,10 @@ def main() -> None:
     model = load_pretrained_context().to(device)
     print(f"ContextNND, {SEEN} states seen, 64 frames, {name_of(device)}")
     for count in counts:
+        threads = torch.get_num_threads()
+        torch.set_num_threads(1 if count == 1 else threads)  # on small work they cost more
         report(model, observed(count, device), device)
+        torch.set_num_threads(threads)
     if given.training:
         report_training(given.device)
 
@@ -73,8 +76,9 @@ def report(model: ContextNND, seen: Tensor, device: torch.device) -> None:
     if len(seen) <= 4096:
         ways["the model itself, the mean"] = torch.no_grad()(lambda: model(seen, times).mean())
     for name, predict in ways.items():
-        milliseconds = 1000 * shortest(predict, device)
-        print(f"  {len(seen):>6} objects  {name:28} {milliseconds:9.3f} ms")
+        wall, cpu = (1000 * x for x in shortest(predict, device))
+        busy = f"{cpu:9.3f} ms of the CPU" if device.type == "cpu" else ""
+        print(f"  {len(seen):>6} objects  {name:28} {wall:9.3f} ms {busy}")
     part = seen[:4096]
     with torch.no_grad():
         exact = model(part, times).likeliest()
@@ -88,19 +92,25 @@ def report(model: ContextNND, seen: Tensor, device: torch.device) -> None:
     )
 
 
-def shortest(work: Callable[[], object], device: torch.device, *, lasting: float = 1.0) -> float:
-    """Seconds of the quickest of several runs."""
-    found, began = [], 0.0
+def shortest(
+    work: Callable[[], object], device: torch.device, *, lasting: float = 1.0
+) -> tuple[float, float]:
+    """Seconds of the quickest of several runs, and of the calling thread's processor time.
+
+    On a machine that others use the second says what the first would be without them.
+    """
+    found, busy, began = [], [], 0.0
     for i in range(10_000):
-        before = time.perf_counter()
+        before, spent = time.perf_counter(), time.thread_time()
         work()
         if device.type == "cuda":
             torch.cuda.synchronize(device)
+        busy.append(time.thread_time() - spent)
         found.append(time.perf_counter() - before)
         began = before if i == 2 else began
         if i > 5 and time.perf_counter() - began > lasting:
             break
-    return min(found[3:])
+    return min(found[3:]), min(busy[3:])
 
 
 def report_training(device: str) -> None:

@@ -155,12 +155,12 @@ def test_defaults_of_flags_are_those_of_the_modules():
     """The command line repeats a few constants, in order not to import what defines them."""
     from newtongs import evaluation
     from newtongs.cli import evaluate, first_frame
-    from newtongs.evaluation.evaluate import READERS as readers
     from newtongs.dynamics import config, search, solvers
+    from newtongs.evaluation.evaluate import READERS
     from newtongs.scene.find import grouping
 
     assert evaluate.METHODS == evaluation.METHODS
-    assert evaluate.READERS == readers
+    assert evaluate.READERS == READERS
     assert first_frame.CANDIDATES == search.CANDIDATES
     assert first_frame.FOOTPRINT == grouping.FOOTPRINT
     assert list(config.get_args(config.Solver)) == list(solvers.SOLVERS)

@@ -2,8 +2,8 @@
 
 A track is a ``.json`` or ``.npz`` file with
 
-* ``states`` ``(T, 22)``, or any of the fields ``p (T, 3)``, ``q``, ``v``, ``w``, ``s``, ``u``, ``m``,
-  ``e``, ``mu``; positions are needed, missing rates are differences, the rest has its usual value;
+* ``states`` ``(T, 22)``, or any of the fields ``p (T, 3)``, ``q``, ``v``, ``w``, ``s``, ``u``,
+  ``m``, ``e``, ``mu``; positions are needed, missing rates are differences, the rest is as usual;
 * ``times`` ``(T,)`` in seconds, or ``fps``; 24 frames a second otherwise.
 
 y points up and the floor is at zero. A dump of moving Gaussians (``.npy``, ``.pt``,
@@ -11,6 +11,7 @@ y points up and the floor is at zero. A dump of moving Gaussians (``.npy``, ``.p
 """
 
 import json
+import warnings
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -38,6 +39,7 @@ from .types import StateTensor, Times
 
 FPS = 24.0
 STAND_IN = 0.25  # scale of an object of which only positions are known
+UNEXPLAINED = 0.5  # of the object's scale: a prediction that passes what was seen so far off
 LONGEST = 60.0  # seconds
 DISC = 8.0  # radius of the floor that is drawn, in scales of the object
 
@@ -74,7 +76,9 @@ def read_track(path: Path) -> Observed:
 def _fields(path: Path, content: object) -> Observed:
     """States and times of a mapping."""
     if not isinstance(content, Mapping) or not {"states", "p"} & content.keys():
-        raise InputError(f'{path}: expected "states" (T, {DIM}) or "p" (T, 3), and "times" or "fps"')
+        raise InputError(
+            f'{path}: expected "states" (T, {DIM}) or "p" (T, 3), and "times" or "fps"'
+        )
     arrays = {k: _array(path, k, content[k]) for k in content if k in (*LAYOUT, "states", "times")}
     count = len(arrays["states"] if "states" in arrays else arrays["p"])
     times = _times(path, arrays.get("times"), content.get("fps", FPS), count)
@@ -157,7 +161,12 @@ def continue_track(
     seen = world.state_to_physics(observed.states.double())
     end = float(observed.times[-1]) + seconds
     times = torch.arange(int(end * fps + 1e-6) + 1, dtype=torch.float64) / fps
-    states = continued(model, seen, observed.times.double(), times)
+    misfit, states = continued(model, seen, observed.times, times)
+    if misfit > UNEXPLAINED * float(State(seen[0]).s.mean()):
+        warnings.warn(
+            f"the model does not understand this motion: it passes what was seen at {misfit:.2g} "
+            "units on average; see docs/context.md for what it knows", stacklevel=2
+        )  # fmt: skip
     scene = observed.scene if observed.scene is not None else stand_in(seen[0])
     about = About(
         version=__version__, seconds=end, fps=fps, dynamics="context", scale_is="free",

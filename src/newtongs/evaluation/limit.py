@@ -4,8 +4,8 @@ Every family is asked which of its draws would have given the observed states (G
 16 numbers of a draw, with differences for the Jacobian). Where one fits, its whole sequence is a
 possible future, and its weight is the density of what was seen under that family: the inverse of
 the volume by which the family's map stretches draws. A family that fits with fewer free numbers
-puts infinitely more density there, and wins outright. The mean of the possible futures, so weighted,
-has the least expected squared error there is.
+puts infinitely more density there, and wins outright. The mean of the possible futures, so
+weighted, has the least expected squared error there is.
 
 It knows the generator and the split's ranges, so it is no predictor: it is what is left when
 everything that can be known is known. A family that reads only the size of a number has two draws
@@ -22,8 +22,8 @@ from torch import Tensor
 from .. import motions, rotations
 from ..motions.generate import from_uniforms
 from ..motions.sampling import NUMBERS_PER_OBJECT
-from ..state import State, StateTensor
-from ..types import Times
+from ..state import State
+from ..types import StateTensor, Times
 
 STEPS = 5  # of Gauss-Newton; most maps are piecewise linear and take one
 DELTA = 1e-4  # difference for the Jacobian

@@ -1,4 +1,4 @@
-"""Pictures of ContextNND: error against states seen, motion by motion, what v_0 does, calibration."""
+"""Pictures of ContextNND: error against states seen, every motion, control, calibration."""
 
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
@@ -9,8 +9,8 @@ from torch import Tensor
 from .. import motions, state
 from ..dynamics.context import ContextNND
 from ..motions.generate import from_uniforms
-from ..state import State, StateTensor
-from ..types import X, Y, Z
+from ..state import State
+from ..types import StateTensor, X, Y, Z
 from .plots import BLACK, BLUE, GREEN, GREY, ORANGE, PURPLE, RED, drawing, save_both
 
 Errors = Mapping[str, Mapping[int, float]]  # by the name of a curve, by the states seen
@@ -85,7 +85,7 @@ PROBES = (
           lambda z: State(z[:, -1]).p[:, X]),
     Probe("launch, throw and land", "throw_and_land", V_Y, "$v_y$ at the start", "highest point",
           lambda z: State(z).p[..., Y].amax(1)),
-    Probe("restitution, bouncing", "bouncing_on_plane", RESTITUTION, "e", "y, mean of the last second",
+    Probe("restitution, bouncing", "bouncing_on_plane", RESTITUTION, "e", "mean y, last second",
           lambda z: State(z[:, -24:]).p[..., Y].mean(1)),
     Probe("friction, rolling", "rolling_with_friction", ATTENUATION, r"$\mu$", "farthest x",
           lambda z: State(z).p[..., X].amax(1)),

@@ -7,6 +7,7 @@ import torch
 
 from ...types import StateTensor, Times
 from ..context import ContextNND
+from ..context.model import prepared
 
 ROWS = 4096  # sequences of a piece that is predicted at once by plain torch
 
@@ -18,7 +19,7 @@ def context_predictor(model: ContextNND) -> Callable[[StateTensor, Times], State
     trajectory by about a millimetre.
     """
     if model.like.device.type == "cuda" and find_spec("triton"):
-        from .triton_context import FusedContext
+        from .fused_context import FusedContext
 
         if FusedContext.supports(model):
             fused = FusedContext(model)
@@ -29,14 +30,33 @@ def context_predictor(model: ContextNND) -> Callable[[StateTensor, Times], State
 def likeliest_predictor(model: ContextNND) -> Callable[[StateTensor, Times], StateTensor]:
     """The likeliest future ``(B, T, 22)`` of observed states ``(B, k, 22)``, without gradients."""
     if model.like.device.type == "cuda" and find_spec("triton"):
-        from .triton_context import FusedContext
+        from .fused_context import FusedContext
 
         if FusedContext.supports(model):
             fused = FusedContext(model)
             return lambda observed, times: fused(
                 observed, times.to(observed), likeliest=True
             ).states[:, 0]
+    like = model.like
+    if like.device.type == "cpu" and like.dtype == torch.float32 and find_spec("numba"):
+        return _on_cpu(model)
     return torch.no_grad()(model.likeliest)
+
+
+def _on_cpu(model: ContextNND) -> Callable[[StateTensor, Times], StateTensor]:
+    """One object by compiled code, several by the model itself."""
+    from .numba_context import OneObject
+
+    one = OneObject(model)
+
+    @torch.no_grad()
+    def run(observed: StateTensor, times: Times) -> StateTensor:
+        states, _ = prepared(observed, None) if observed.dim() != 3 else (observed, None)
+        if len(states) == 1:
+            return one(states if observed.dim() == 3 else states[:, :1], times)
+        return model.likeliest(observed, times)
+
+    return run
 
 
 @torch.no_grad()

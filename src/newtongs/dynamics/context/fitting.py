@@ -48,7 +48,9 @@ class Fitting:
         mean = float(x.s.mean())
         size = mean / min(max(mean, SIZES[0]), SIZES[1])
         near = bool((x.p[::2].abs() <= NEAR * size).all())
-        start = torch.tensor([0.0 if near else float(x.p[0]), floor, 0.0 if near else float(x.p[2])])
+        start = torch.tensor(
+            [0.0 if near else float(x.p[0]), floor, 0.0 if near else float(x.p[2])]
+        )
         return cls(size, start.to(z0), x.q)
 
     @classmethod
@@ -91,81 +93,83 @@ class Fitting:
         )  # fmt: skip
 
 
+class Guess(NamedTuple):
+    """A prediction, and how well it explains what was seen."""
+
+    misfit: float  # mean distance to the positions that it was checked against, in world units
+    states: StateTensor  # (T, 22)
+
+
 @torch.no_grad()
-def predict(
-    model: ContextNND, z0: StateTensor, times: Times, *, floor: float = 0.0
-) -> StateTensor:
+def predict(model: ContextNND, z0: StateTensor, times: Times, *, floor: float = 0.0) -> StateTensor:
     """The likeliest motion ``(T, 22)`` of an object that starts as ``z0 (22,)``."""
-    return _predict(model, z0.unsqueeze(0), torch.zeros(1), times, floor)
+    z = z0.double().unsqueeze(0)
+    return _guess(model, Fitting.of(z[0], floor=floor), z, torch.zeros(1).double(), times).states
 
 
 @torch.no_grad()
 def continued(
     model: ContextNND, observed: StateTensor, at: Times, times: Times, *, floor: float = 0.0
-) -> StateTensor:
+) -> Guess:
     """States ``(T, 22)`` at ``times``: as observed up to the last one, then as predicted.
+
+    The model knows motions from their beginning. So it is shown the first states of the track, and
+    the last ones as if the motion began there; what explains the end of the track better counts.
 
     Args:
         model: in float32.
-        observed: states ``(k, 22)``; the last of them that 16 frames of the model span are read.
+        observed: states ``(k, 22)``.
         at: their times ``(k,)``, increasing.
         times: ``(T,)`` seconds; those before the last observed time are interpolated.
         floor: height of the floor.
     """
-    if len(observed) != len(at) or not bool((at.diff() > 0).all()):
+    z, at, times = observed.double(), at.double(), times.double()
+    if len(z) != len(at) or not bool((at.diff() > 0).all()):
         raise InputError("a track has a time for each state, and its times increase")
-    span = (SEEN - 1) / RATE * Fitting.of(observed[-1]).pace
-    recent = at >= at[-1] - span - 1e-9
-    window, when = observed[recent], at[recent]
+    recent = at >= at[-1] - (SEEN - 1) / RATE * Fitting.of(z[-1]).pace - 1e-9
     after = times > at[-1] + 1e-9
-    ahead = torch.cat([at[-1:], times[after].to(at)])
-    future = _predict(model, window, when, ahead, floor)
-    fade = torch.exp(-(ahead - at[-1]) / CLOSING).unsqueeze(-1)
-    x, last = State(future), State(observed[-1:])
-    gap = last.p - x.p[:1]
-    x.p.add_((fade * gap).to(future))
-    x.v.add_((-fade / CLOSING * gap).to(future))
-    seen = interpolated(observed, at, times[~after].to(at))
-    return torch.cat([seen, future[1:].to(seen)])
+    ahead = torch.cat([at[-1:], times[after]])
+    guesses = [_best(model, z[part], at[part], ahead, floor) for part in (at >= at[0], recent)]
+    best = min(guesses, key=lambda guess: guess.misfit)
+    seen = interpolated(z, at, times[~after])
+    joined = _joined(best.states, z[-1], ahead - at[-1])
+    return Guess(best.misfit, torch.cat([seen, joined[1:]]))
 
 
-def _predict(
-    model: ContextNND, observed: StateTensor, at: Times, times: Times, floor: float
-) -> StateTensor:
-    """The likeliest motion after a window of states ``(k, 22)``, in float64.
+def _joined(future: StateTensor, last: StateTensor, since: Times) -> StateTensor:
+    """A prediction that starts beside the last state seen, led into it."""
+    future = future.clone()
+    x, fade = State(future), torch.exp(-since / CLOSING).unsqueeze(-1)
+    gap = State(last).p - x.p[:1]
+    x.p.add_(fade * gap)
+    x.v.add_(-fade / CLOSING * gap)
+    return future
+
+
+def _best(model: ContextNND, z: StateTensor, at: Times, times: Times, floor: float) -> Guess:
+    """The likeliest motion after states ``(k, 22)``, of which the first sixteen frames are read.
 
     With three states or more, an object that is shown as it is and not understood (the prediction
-    does not even pass through what was seen) is shown in other ways, and the one counts that
-    explains best what was seen.
+    does not even pass through what was seen) is shown in other ways too.
     """
-    z = observed.double()
     fits = [Fitting.of(z[0], floor=floor)]
     if len(z) >= 3:
         fits += Fitting.others(z[0], floor=floor)
-    ahead = [_shown(model, fit, z, at.double(), times.double()) for fit in fits]
-    misfit = torch.tensor([found.misfit for found in ahead])
-    misfit[0] /= PLAIN
-    return ahead[int(misfit.argmin())].states
+    plain, *others = (_guess(model, fit, z, at, times) for fit in fits)
+    other = min(others, key=lambda guess: guess.misfit, default=plain)
+    return other if other.misfit < plain.misfit / PLAIN else plain
 
 
-class Shown(NamedTuple):
-    """What one way to show an object gives."""
-
-    misfit: float  # mean distance to the positions that were seen, in units of the world
-    states: StateTensor  # (T, 22)
-
-
-def _shown(
-    model: ContextNND, fit: Fitting, z: StateTensor, at: Times, times: Times
-) -> Shown:
+def _guess(model: ContextNND, fit: Fitting, z: StateTensor, at: Times, times: Times) -> Guess:
+    """What one way to show an object gives; checked against the last sixteen states."""
     frames = int((float(at[-1] - at[0]) / fit.pace) * RATE + 1e-3) + 1
     shown = at[0] + torch.arange(min(frames, SEEN)).double() / RATE * fit.pace
     read = fit.to_model(interpolated(z, at, shown))
-    elapsed = torch.cat([at, times]) - float(at[0])
+    elapsed = torch.cat([at, times.double()]) - float(at[0])
     found = model.likeliest(read.unsqueeze(0).to(model.like), (elapsed / fit.pace).to(model.like))
     world = fit.to_world(found[0].double())
-    error = State(world[: len(at)]).p - State(z).p
-    return Shown(float(torch.linalg.vector_norm(error, dim=-1).mean()), world[len(at) :])
+    error = (State(world[: len(at)]).p - State(z).p)[-SEEN:]
+    return Guess(float(torch.linalg.vector_norm(error, dim=-1).mean()), world[len(at) :])
 
 
 def interpolated(z: StateTensor, at: Times, times: Times) -> StateTensor:

@@ -11,6 +11,7 @@ context c is what the reader makes of the observed states; there is one for each
 
 from collections.abc import Sequence
 from dataclasses import asdict
+from itertools import pairwise
 from typing import NamedTuple
 
 import torch
@@ -19,9 +20,9 @@ from torch import Tensor, nn
 from ... import rotations
 from ...errors import InputError
 from ...state import DIM, State, as_tensor, pack, project
-from ...types import StateTensor, Times, X, Y, Z
+from ...types import StateTensor, Times, X, Z
 from . import reading
-from .config import RATE, SEEN, ContextConfig
+from .config import SEEN, ContextConfig
 from .dual import Dual, exp, linear, silu, stack
 from .tracks import FEATURES, Tracks, clock, onset, tracks
 
@@ -72,9 +73,7 @@ class Decoder(nn.Module):
     def __init__(self, hidden: int, layers: int) -> None:
         super().__init__()
         widths = [FEATURES] + [hidden] * layers
-        self.hidden = nn.ModuleList(
-            nn.Linear(a, b, bias=False) for a, b in zip(widths[:-1], widths[1:], strict=True)
-        )
+        self.hidden = nn.ModuleList(nn.Linear(a, b, bias=False) for a, b in pairwise(widths))
         self.out = nn.Linear(hidden, sum(OUTPUTS.values()))
         nn.init.normal_(self.out.weight, std=1e-2)
         nn.init.zeros_(self.out.bias)
@@ -83,6 +82,7 @@ class Decoder(nn.Module):
         """Weights of the tracks; gains and offsets are ``(B, K, layers, hidden)``."""
         a = features
         for i, layer in enumerate(self.hidden):
+            assert isinstance(layer, nn.Linear)
             a = linear(a, layer.weight).scaled(1 + gains[:, :, i, None])
             a = silu(a.shifted(offsets[:, :, i, None]))
         return linear(a, self.out.weight, self.out.bias)
@@ -125,9 +125,7 @@ class ContextNND(nn.Module):
             bound.copy_(values)
         self.low[count], self.high[count] = 0.0, 1.0
 
-    def readings(
-        self, observed: StateTensor, seen: Tensor, rates: Tensor | None = None
-    ) -> Tensor:
+    def readings(self, observed: StateTensor, seen: Tensor, rates: Tensor | None = None) -> Tensor:
         """What is read of observed states ``(B, WIDTH)``, held within the range of the training.
 
         How fast an object goes beyond it is for the tracks to say, in which velocity and spin count
@@ -182,7 +180,7 @@ class ContextNND(nn.Module):
         *,
         seen: Tensor | int | None = None,
     ) -> StateTensor:
-        """The likeliest future alone ``(B, T, 22)``: as ``self(...).likeliest()``, with less work."""
+        """The likeliest future ``(B, T, 22)``: ``self(...).likeliest()`` with less work."""
         observed, seen = prepared(as_tensor(observed, "observed"), seen)
         elapsed = torch.as_tensor(times).to(observed)
         logits, gains, offsets = self.contexts(self.readings(observed, seen))
@@ -205,7 +203,7 @@ def prepared(observed: Tensor, seen: Tensor | int | None) -> tuple[StateTensor, 
     """Sixteen states ``(B, 16, 22)``, the first repeated where there are fewer, and the count."""
     if observed.dim() == 2:
         observed = observed.unsqueeze(1)
-    if observed.dim() != 3 or observed.shape[-1] != DIM or not 1 <= observed.shape[1]:
+    if observed.dim() != 3 or observed.shape[-1] != DIM or not observed.shape[1] >= 1:
         raise InputError(
             f"observed: expected states (B, k, {DIM}) or (B, {DIM}), got {tuple(observed.shape)}"
         )
@@ -246,8 +244,8 @@ def _position(
 ) -> Dual:
     """Position and, as its derivative, velocity ``(B, K, T, 3)``."""
     v = x.v
-    a = Dual(*(torch.einsum("...ij,...j->...i", part.unflatten(-1, (3, 3)), v.expand(*part.shape[:-1], 3))
-               for part in out["A"]))  # fmt: skip
+    matrix = Dual(*(part.unflatten(-1, (3, 3)) for part in out["A"]))
+    a = Dual(*((part * v.unsqueeze(-2)).sum(-1) for part in matrix))
     learned = late.unsqueeze(-1).times(a.plus(out["B"]))
     turn = Dual(*(part.unflatten(-1, (3, 2)) for part in out["turn"]))
     swing = start.unsqueeze(-1).unsqueeze(-1).times(track.turn.unsqueeze(-2)).times(turn)

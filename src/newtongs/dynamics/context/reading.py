@@ -49,9 +49,7 @@ def reading(
     return torch.cat([first, later.flatten(1), count], -1)
 
 
-def first_state(
-    z0: StateTensor, mean: Tensor, std: Tensor, rates: Tensor | None = None
-) -> Tensor:
+def first_state(z0: StateTensor, mean: Tensor, std: Tensor, rates: Tensor | None = None) -> Tensor:
     """Z_0 in bounded numbers ``(B, FIRST)``.
 
     The position one frame before, by the first velocity, is among them: where an object comes from

@@ -21,10 +21,7 @@ EXACT = ("mean", "std", "low", "high")  # what inputs are measured by
 
 def save_context(path: Path, model: ContextNND, info: Mapping[str, Any]) -> None:
     """Write a model; half precision costs less than a thousandth of its error."""
-    tensors = {
-        k: x if k in EXACT else x.to(torch.float16)
-        for k, x in model.state_dict().items()
-    }
+    tensors = {k: x if k in EXACT else x.to(torch.float16) for k, x in model.state_dict().items()}
     save_tensors(path, tensors, describe(model, info))
 
 

@@ -9,8 +9,11 @@ from ...errors import InputError
 
 @dataclass(frozen=True)
 class ContextWeights:
-    """Weights of the objective: roots of mean squares over a sequence, so that no kind of motion
-    counts for more than another because it goes farther."""
+    """Weights of the objective.
+
+    The terms are roots of mean squares over a sequence, so that no kind of motion counts for more
+    than another because it goes farther.
+    """
 
     p: float = 1.0
     """Position."""

@@ -100,8 +100,8 @@ def of_round(run: Run, config: ContextTrainConfig) -> Iterator[Batch]:
 
 def make_step(run: Run, config: ContextTrainConfig) -> Callable[[Batch], Terms]:
     """One update; on CUDA as compiled code."""
-    parameters = list(run.model.parameters())
-    averaged = list(run.average.parameters())
+    parameters: list[Tensor] = list(run.model.parameters())
+    averaged: list[Tensor] = list(run.average.parameters())
 
     def losses(z0: Tensor, readings: Tensor, times: Tensor, target: Tensor) -> Terms:
         logits, gains, offsets = run.model.contexts(readings)
@@ -194,9 +194,7 @@ def resume(folder: RunFolder, run: Run, config: ContextTrainConfig) -> None:
     run.done = int(info["done"])
 
 
-def _check_same_run(
-    folder: RunFolder, info: Mapping[str, Any], config: ContextTrainConfig
-) -> None:
+def _check_same_run(folder: RunFolder, info: Mapping[str, Any], config: ContextTrainConfig) -> None:
     there, here = info.get("training", {}), json.loads(json.dumps(identity(config)))
     different = next((k for k in here if there.get(k) != here[k]), None)
     if different is not None:

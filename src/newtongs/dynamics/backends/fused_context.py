@@ -1,60 +1,26 @@
-"""ContextNND's decoder as one Triton kernel: all layers of one object's frames stay on the chip.
+"""ContextNND on CUDA: its decoder as one kernel, all else as torch's compiled code.
 
 The same numbers as :meth:`newtongs.dynamics.context.ContextNND.futures` with half-precision
-products; what stands before and after the kernel is torch's, compiled.
+products.
 """
 
+import copy
 from collections.abc import Callable
+from typing import Any
 
 import torch
-import triton
-import triton.language as tl
+import triton  # type: ignore[import-untyped]
 from torch import Tensor, nn
 
-from ...state import StateTensor
+from ...types import StateTensor
 from ..context.dual import Dual
 from ..context.model import OUTPUTS, ContextNND, Mixture, assemble, prepared
 from ..context.tracks import FEATURES, tracks
+from .triton_decoder import decode
 
 ROWS = 64  # frames of an object that a program takes
 PADDED_IN, PADDED_OUT = 64, 32  # sizes that the tensor cores take
 HALF = torch.float16
-
-
-@triton.jit
-def _layer(x, dx, w, gain, offset, H: tl.constexpr):
-    """SiLU of a layer and its derivative by time, both in half precision."""
-    a = tl.dot(x, w) * gain[None, :] + offset[None, :]
-    da = tl.dot(dx, w) * gain[None, :]
-    sigma = 1 / (1 + tl.exp(-a))
-    return (a * sigma).to(tl.float16), (sigma * (1 + a * (1 - sigma)) * da).to(tl.float16)
-
-
-@triton.jit
-def _decode(
-    fx, fdx, gains, offsets, first, later, out, bias, ox, odx, T,
-    LAYERS: tl.constexpr, ROWS: tl.constexpr, F: tl.constexpr, H: tl.constexpr, O: tl.constexpr,
-):  # fmt: skip
-    """Program (b, i): frames ``ROWS i`` and on of object b."""
-    b = tl.program_id(0).to(tl.int64)
-    rows = tl.program_id(1) * ROWS + tl.arange(0, ROWS)
-    there = (rows < T)[:, None]
-    f, h, o = tl.arange(0, F), tl.arange(0, H), tl.arange(0, O)
-    at = (b * T + rows)[:, None]
-    x = tl.load(fx + at * F + f[None, :], mask=there, other=0.0)
-    dx = tl.load(fdx + at * F + f[None, :], mask=there, other=0.0)
-    modulation = b * LAYERS * H + h
-    gain = 1 + tl.load(gains + modulation).to(tl.float32)
-    offset = tl.load(offsets + modulation).to(tl.float32)
-    x, dx = _layer(x, dx, tl.load(first + f[:, None] * H + h[None, :]), gain, offset, H)
-    for layer in tl.static_range(1, LAYERS):
-        gain = 1 + tl.load(gains + modulation + layer * H).to(tl.float32)
-        offset = tl.load(offsets + modulation + layer * H).to(tl.float32)
-        w = tl.load(later + (layer - 1) * H * H + h[:, None] * H + h[None, :])
-        x, dx = _layer(x, dx, w, gain, offset, H)
-    w = tl.load(out + h[:, None] * O + o[None, :])
-    tl.store(ox + at * O + o[None, :], tl.dot(x, w) + tl.load(bias + o)[None, :], mask=there)
-    tl.store(odx + at * O + o[None, :], tl.dot(dx, w), mask=there)
 
 
 class FusedContext:
@@ -66,12 +32,13 @@ class FusedContext:
     def __init__(self, model: ContextNND, *, compiled: bool = True) -> None:
         self.model, c = model, model.config
         d = model.decoder
-        self.first = _padded(d.hidden[0].weight.T, PADDED_IN, c.hidden).to(HALF)
-        self.later = torch.stack([layer.weight.T for layer in d.hidden[1:]]).to(HALF).contiguous()
+        first, *later = (x.weight.T for x in d.hidden if isinstance(x, nn.Linear))
+        self.first = _padded(first, PADDED_IN, c.hidden).to(HALF)
+        self.later = torch.stack(later).to(HALF).contiguous()
         self.out = _padded(d.out.weight.T, c.hidden, PADDED_OUT).to(HALF)
         self.bias = _padded(d.out.bias[None], 1, PADDED_OUT)[0].float()
         self.reader = _half_reader(model)
-        make: Callable[..., Callable[..., object]] = torch.compile if compiled else lambda f: f
+        make: Callable[..., Callable[..., Any]] = torch.compile if compiled else lambda f: f
         self.features, self.finish = make(_features), make(_finish)
         self.read = make(self._read)
 
@@ -107,9 +74,7 @@ class FusedContext:
             probability = torch.ones_like(probability[:, :1])
         return probability, gains.contiguous(), offsets.contiguous()
 
-    def decode(
-        self, z0: StateTensor, times: Tensor, gains: Tensor, offsets: Tensor
-    ) -> StateTensor:
+    def decode(self, z0: StateTensor, times: Tensor, gains: Tensor, offsets: Tensor) -> StateTensor:
         """States ``(B, K, T, 22)``, one hypothesis after the other."""
         fx, fdx = self.features(z0, times)
         futures = []
@@ -125,9 +90,9 @@ class FusedContext:
         batch, frames, _ = fx.shape
         out = [fx.new_empty(batch, frames, PADDED_OUT, dtype=torch.float32) for _ in range(2)]
         c = self.model.config
-        _decode[(batch, triton.cdiv(frames, ROWS))](
+        decode[(batch, triton.cdiv(frames, ROWS))](
             fx, fdx, gains, offsets, self.first, self.later, self.out, self.bias, *out, frames,
-            LAYERS=c.layers, ROWS=ROWS, F=PADDED_IN, H=c.hidden, O=PADDED_OUT, num_warps=8,
+            LAYERS=c.layers, ROWS=ROWS, F=PADDED_IN, H=c.hidden, OUT=PADDED_OUT, num_warps=8,
         )  # fmt: skip
         return out[0], out[1]
 
@@ -140,19 +105,10 @@ def _padded(x: Tensor, rows: int, columns: int) -> Tensor:
 
 def _half_reader(model: ContextNND) -> Callable[[Tensor], tuple[Tensor, ...]]:
     """The reader with weights in half precision; its input is made in single precision."""
-    import copy
-
     half = copy.deepcopy(model)
     for part in (half.read, half.blocks, half.norm, half.logits, half.context):
         part.to(HALF)
-    inner = half.read
-    half.read = nn.Sequential(_ToHalf(), inner)
-    return half.contexts
-
-
-class _ToHalf(nn.Module):
-    def forward(self, x: Tensor) -> Tensor:
-        return x.to(HALF)
+    return lambda readings: half.contexts(readings.to(HALF))
 
 
 def _features(z0: StateTensor, times: Tensor) -> tuple[Tensor, Tensor]:
