@@ -87,7 +87,7 @@ def _attempt(
     prepared = load(drawn.scene)
     clock.lap("load")
     if isinstance(prepared, str):
-        raise Refused("scene", prepared)
+        raise Refused("scene cannot be read", prepared)
     film = _simulated(spec, drawn, prepared)
     clock.lap("simulate")
     views = [cameras_of(film.animation, view, spec) for view in drawn.views]
