@@ -29,14 +29,14 @@ Told = Callable[[str, int, int], None]
 _counter: Any = None  # films done by all workers, in a worker
 
 
-def _start(counter: Any) -> None:
+def _start(counter: Any, parent: int) -> None:
     """A worker: one thread, and only the parent answers Ctrl-C."""
     global _counter
     _counter = counter
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     for name in ("OMP_NUM_THREADS", "NUMBA_NUM_THREADS"):
         os.environ[name] = "1"
-    threading.Thread(target=_outlive_nobody, args=(os.getppid(),), daemon=True).start()
+    threading.Thread(target=_outlive_nobody, args=(parent,), daemon=True).start()
     import torch
 
     torch.set_num_threads(1)
@@ -91,7 +91,8 @@ class Pool:
         context = multiprocessing.get_context("spawn")  # torch's threads do not survive a fork
         self.counter = context.Value("q", 0)
         self.folder = Path(tempfile.mkdtemp(prefix="newtongs-factory-"))
-        self.executor = ProcessPoolExecutor(workers, context, _start, (self.counter,))
+        started = self.counter, os.getpid()
+        self.executor = ProcessPoolExecutor(workers, context, _start, started)
 
     def prepare(self, scenes: Sequence[SceneSource], told: Told) -> dict[str, str]:
         """Make scenes ready; returns a line for each that cannot be used."""
