@@ -52,6 +52,7 @@ def figures(outcome: Outcome, out: Path, seconds: float, workers: int) -> dict[s
         "kept_shards": outcome.kept, "seconds": seconds, "films_an_hour": 3600 * films / seconds,
         "seconds_a_film_by_step": steps, "worker_seconds_a_film": sum(steps.values()),
         "peak_bytes_a_worker": max(log["peak_bytes"] for log in said),
+        "cpu_seconds_a_film": sum(log["cpu_seconds"] for log in said) / films,
         "bytes_a_film": size / films, "failures": outcome.failures,
     }  # fmt: skip
 
@@ -69,7 +70,7 @@ def digest(out: Path) -> str:
 def estimate(run: dict[str, Any]) -> dict[str, float]:
     """A million films on a hundred machines, if a core does there what a worker does here."""
     cores = MACHINES * CORES
-    hours = MILLION * run["worker_seconds_a_film"] / cores / 3600
+    hours = MILLION * run["cpu_seconds_a_film"] / cores / 3600
     size = MILLION * run["bytes_a_film"]
     rate = size / (hours * 3600)
     return {
@@ -83,14 +84,23 @@ def shown(runs: list[dict[str, Any]]) -> Table:
     """A row a run."""
     table = Table(title="Labelled films")
     steps = list(runs[0]["seconds_a_film_by_step"])
-    for name in ("workers", "films", "films an hour", *steps, "worker s a film", "MB a film", "GB"):
+    for name in (
+        "workers",
+        "films",
+        "films an hour",
+        *steps,
+        "worker s a film",
+        "cpu s",
+        "MB a film",
+        "GB",
+    ):
         table.add_column(name, justify="right")
     for run in runs:
         table.add_row(
             str(run["workers"]), str(run["films"]), f"{run['films_an_hour']:,.0f}",
             *(f"{run['seconds_a_film_by_step'].get(s, 0):.2f}" for s in steps),
-            f"{run['worker_seconds_a_film']:.2f}", f"{run['bytes_a_film'] / 1e6:.2f}",
-            f"{run['peak_bytes_a_worker'] / 1e9:.2f}",
+            f"{run['worker_seconds_a_film']:.2f}", f"{run['cpu_seconds_a_film']:.2f}",
+            f"{run['bytes_a_film'] / 1e6:.2f}", f"{run['peak_bytes_a_worker'] / 1e9:.2f}",
         )  # fmt: skip
     return table
 

@@ -116,7 +116,7 @@ def test_ids_and_depth_are_those_of_brute_force(ball_and_pins, path):
     drawn = list(ewa_labels.pictures(film.animation.frames(), cameras, BLACK, motion.slots))
     camera = each(cameras, spec.frames)[t]
     splat = splat_of(film.animation, t, camera)
-    slot, z, lead = brute(splat, torch.from_numpy(motion.slots).long(), motion.count + 1)
+    slot, z, lead = brute(splat, torch.from_numpy(motion.slots).long(), motion.objects + 1)
     labels = drawn[t][1]
     sure = (lead > 0.02).numpy()
     assert sure.mean() > 0.97
@@ -124,7 +124,7 @@ def test_ids_and_depth_are_those_of_brute_force(ball_and_pins, path):
     same = sure & (labels.slot == slot.numpy()) & (labels.slot >= 0)
     error = np.abs(labels.depth - z.numpy())[same] / z.numpy()[same]
     assert np.percentile(error, 99) < 1e-3
-    assert {*np.unique(labels.slot)} >= {0, 1, motion.count}
+    assert {*np.unique(labels.slot)} >= {0, 1, motion.objects}
 
 
 def test_films_with_labels_have_the_pictures_of_films_without(ball_and_pins):

@@ -14,7 +14,7 @@ THINGS = {
     "bowling": ("bowling ball", *["bowling pin"] * 10),
     "kitchen_table": ("cereal box", "tin", "mug", "orange"),
 }
-PLACES = {"bowling": "on a bowling lane", "kitchen_table": "on a kitchen table"}
+PLACES = {"bowling": "bowling lane", "kitchen_table": "kitchen table"}
 MOVED = 0.05  # metres: less is not worth a word
 PATHS = {"still": "a still camera", "orbit": "a camera that goes around it",
          "follow": "a camera that follows it"}  # fmt: skip
@@ -35,15 +35,15 @@ def thing(source: SceneSource, select: str) -> str:
 def place(source: SceneSource) -> str:
     """Where it happens."""
     if source.source in TEMPLATES:
-        return f"in front of a {TEMPLATES[source.source].place}"
-    return PLACES.get(source.source, f"in the scene {source.id.replace('_', ' ')}")
+        return TEMPLATES[source.source].place
+    return PLACES.get(source.source, source.id.replace("_", " "))
 
 
 def caption(film: Film, source: SceneSource) -> str:
     """What is thrown, what it hits, what falls, and from where it is seen."""
     names = [thing(source, select) for select in film.cast.selects]
     pushed = film.cast.stage.count
-    said = f"A {' and a '.join(names[:pushed])} {place(source)} {_motion(film)}"
+    said = f"A {' and a '.join(names[:pushed])} {_motion(film)}"
     hit = _hit(film, names)
     more = [hit] if hit else []
     fallen = _count(_moved(film)[pushed:])
@@ -51,13 +51,14 @@ def caption(film: Film, source: SceneSource) -> str:
         more.append(f"{fallen} of the other things moves" if fallen == "one"
                     else f"{fallen} of the other things move")  # fmt: skip
     views = sorted({PATHS[view.path] for view in film.draw.views})
-    return f"{', '.join([said, *more])}; seen by {' and '.join(views)}."
+    seen = f"seen by {' and '.join(views)}"
+    return f"{', '.join([said, *more])}; the place is: {place(source)}; {seen}."
 
 
 def _motion(film: Film) -> str:
     """How the first object starts."""
     if film.draw.motion is not None:
-        return f"in {film.draw.motion.replace('_', ' ')}"
+        return f"moves in {film.draw.motion.replace('_', ' ')}"
     v = State(film.states[0, 0]).v.numpy()
     speed = float(np.linalg.norm(v))
     steep = math.degrees(math.atan2(v[1], math.hypot(v[0], v[2])))

@@ -21,7 +21,7 @@ from ..staging import settle
 from ..threads import one_thread
 from ..world.shapes import Shape
 from .scenes import SceneSource
-from .spec import Kind, Spec
+from .spec import MOST_OBJECTS, Kind, Spec
 
 STANDING = Push(velocity=(0.0, 0.0, 0.0))
 MOST_CANDIDATES = 12  # objects of a capture that may be pushed
@@ -125,7 +125,8 @@ def make_cast(
     if loose:
         others = [n for n in candidates(spec, place, floor) if n not in pushed]
         nearest = by_distance(place, floor, pushed[0], others)
-        waiting = nearest if loose == "all" else nearest[: int(loose)]
+        most = MOST_OBJECTS - len(pushed)
+        waiting = nearest[: most if loose == "all" else int(loose)]
     selects = (*pushed, *waiting)
     pushes = [filled(changed(STANDING, select=s), physics) for s in selects]
     stage = pick(place, pushes, known=floor, whole=not physics.literal)

@@ -24,7 +24,6 @@ RETRIES = 5  # of a task whose node dies
 KEPT = 32  # scenes that a worker keeps open
 PATIENCE = 5.0  # seconds until a cluster that does not answer is told
 LOOPBACK = ("127.0.0.1:", "localhost:")
-GPU_SHARE = 0.25  # of a GPU that a task of the renderer gsplat takes
 
 
 def ray_module(address: str = "") -> Any:
@@ -140,8 +139,7 @@ class Cluster:
     ) -> Iterator[dict[str, Any]]:
         """Make shards; their logs as they are done."""
         films = self.ray.remote(num_cpus=0, max_restarts=-1, max_task_retries=-1)(Films).remote()
-        gpus = {"num_gpus": GPU_SHARE} if self.spec.renderer == "gsplat" else {}
-        task, total = self.task(**gpus)(_shard), sum(s.films for s in shards)
+        task, total = self.task()(_shard), sum(s.films for s in shards)
         place = out.absolute()
         jobs = [task.remote(self.spec, list(scenes), s, place, self.stored, films) for s in shards]
         for _, log in self._finished(jobs, lambda: self._look(films, told, total)):

@@ -1,6 +1,7 @@
 """Contacts of films that MuJoCo has no part in: the paper's floor, and the named motions."""
 
 from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 import torch
@@ -35,7 +36,7 @@ def floor_contacts(
 
 def _events(
     before: StateTensor, after: StateTensor, frame: int, time: float, h: float
-) -> list[tuple[object, ...]]:
+) -> list[tuple[Any, ...]]:
     """A row for each object whose velocity the event changed."""
     a, b = State(before.double()), State(after.double())
     impulse = b.m * (b.v - a.v)
@@ -46,15 +47,15 @@ def _events(
     ]
 
 
-def merged(rows: list[tuple[object, ...]]) -> Contacts:
+def merged(rows: Sequence[tuple[Any, ...]]) -> Contacts:
     """Rows of one pair in one frame as one."""
-    out: dict[tuple[object, ...], list[object]] = {}
+    out: dict[tuple[Any, ...], list[Any]] = {}
     for row in rows:
         frame, start, h, a, b, point, normal, impulse = row
         key = frame, a, b
         if key in out:
-            out[key][2] += h  # type: ignore[operator]
-            out[key][7] = out[key][7] + impulse  # type: ignore[operator]
+            out[key][2] += h
+            out[key][7] = out[key][7] + impulse
         else:
             out[key] = [frame, start, h, a, b, point, normal, impulse]
     return Contacts.of_rows([tuple(row) for row in out.values()])

@@ -3,6 +3,7 @@
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import torch
@@ -103,7 +104,7 @@ def pushes_of(drawn: Draw, cast: Cast, spec: Spec) -> list[Push]:
     """What is done to each pushed object."""
     out = []
     for index, one in enumerate(drawn.pushes):
-        material = {
+        material: dict[str, Any] = {
             "mass": one.mass, "restitution": one.restitution, "friction": one.friction,
             "attenuation": one.attenuation,
         }  # fmt: skip

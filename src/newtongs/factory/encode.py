@@ -62,7 +62,8 @@ def npz(arrays: Mapping[str, Array]) -> bytes:
     ``numpy.load`` gives the arrays back in their shapes.
     """
     out = io.BytesIO()
-    np.savez_compressed(out, **{name: np.asfortranarray(x) for name, x in arrays.items()})
+    stored: dict[str, Any] = {name: np.asfortranarray(x) for name, x in arrays.items()}
+    np.savez_compressed(out, **stored)
     return out.getvalue()
 
 

@@ -68,8 +68,8 @@ class Motion(NamedTuple):
         return cls(torch.stack(A).numpy(), torch.stack(b).numpy(), slots)
 
     @property
-    def count(self) -> int:
-        """Objects; also the slot of the rest."""
+    def objects(self) -> int:
+        """How many; also the slot of the rest."""
         return len(self.matrices) - 1
 
     def onwards(self, slot: Array, x: Array, t: int) -> Array:
@@ -123,7 +123,7 @@ def label_view(
     still = isinstance(cameras, Camera)
     for t, (picture, labels) in enumerate(drawn(animation.frames(), cameras, color, motion.slots)):
         out.rgb[t] = np.rint(255 * picture.color.cpu().numpy().clip(0, 1)).astype(np.uint8)
-        inside = (labels.slot >= 0) & (labels.slot < motion.count)
+        inside = (labels.slot >= 0) & (labels.slot < motion.objects)
         out.ids[t] = np.where(inside, labels.slot + 1, 0)
         out.depth[t] = animation.world.scale * labels.depth
         if before is not None:
@@ -148,7 +148,7 @@ class Step(NamedTuple):
         slot, t = self.here.slot, self.t
         if static:
             out.visible[t] = self.there.slot == slot
-            rows, columns = np.nonzero((slot >= 0) & (slot < self.motion.count))
+            rows, columns = np.nonzero((slot >= 0) & (slot < self.motion.objects))
         else:
             rows, columns = np.nonzero(slot != NOTHING)
             out.flow[t] = rounded(self._sky(), PIXEL_STEP)

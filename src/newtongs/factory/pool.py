@@ -5,6 +5,8 @@ import os
 import shutil
 import signal
 import tempfile
+import threading
+import time
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
 from concurrent.futures.process import BrokenProcessPool
@@ -27,16 +29,24 @@ Told = Callable[[str, int, int], None]
 _counter: Any = None  # films done by all workers, in a worker
 
 
-def _start(counter: Any) -> None:
+def _start(counter: Any, parent: int) -> None:
     """A worker: one thread, and only the parent answers Ctrl-C."""
     global _counter
     _counter = counter
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     for name in ("OMP_NUM_THREADS", "NUMBA_NUM_THREADS"):
         os.environ[name] = "1"
+    threading.Thread(target=_outlive_nobody, args=(parent,), daemon=True).start()
     import torch
 
     torch.set_num_threads(1)
+
+
+def _outlive_nobody(parent: int) -> None:
+    """End with the parent, though it was killed: else a worker would wait for work for ever."""
+    while os.getppid() == parent:
+        time.sleep(1)
+    os._exit(1)
 
 
 def _count() -> None:
@@ -49,7 +59,8 @@ def prepared_or_why(spec: Spec, source: SceneSource) -> Prepared | str:
     try:
         return prepare(spec, source)
     except (InputError, OSError, ValueError) as error:
-        return (str(error).splitlines() or [type(error).__name__])[0]
+        line = (str(error).splitlines() or [type(error).__name__])[0]
+        return line.replace(source.source, Path(source.source).name)  # another machine's may differ
 
 
 def _prepare(spec: Spec, source: SceneSource, path: Path) -> str | None:
@@ -80,7 +91,8 @@ class Pool:
         context = multiprocessing.get_context("spawn")  # torch's threads do not survive a fork
         self.counter = context.Value("q", 0)
         self.folder = Path(tempfile.mkdtemp(prefix="newtongs-factory-"))
-        self.executor = ProcessPoolExecutor(workers, context, _start, (self.counter,))
+        started = self.counter, os.getpid()
+        self.executor = ProcessPoolExecutor(workers, context, _start, started)
 
     def prepare(self, scenes: Sequence[SceneSource], told: Told) -> dict[str, str]:
         """Make scenes ready; returns a line for each that cannot be used."""

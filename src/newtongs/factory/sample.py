@@ -1,5 +1,6 @@
 """One sample: draw, simulate, look, label, and pack into files; redraw what cannot be used."""
 
+import os
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass, field
@@ -35,12 +36,25 @@ class Refused(Exception):  # noqa: N818  (no error: the film is drawn anew)
         self.reason, self.line = reason, line
 
 
+def cpu_seconds() -> float:
+    """What this process and those that it has waited for have used of a core."""
+    used = os.times()
+    return used.user + used.system + used.children_user + used.children_system
+
+
 @dataclass
 class Clock:
     """Seconds by step."""
 
     seconds: dict[str, float] = field(default_factory=dict)
     _last: float = field(default_factory=time.perf_counter)
+
+    _cpu: float = field(default_factory=cpu_seconds)
+
+    @property
+    def cpu(self) -> float:
+        """Seconds of a core since the beginning, encoders included."""
+        return cpu_seconds() - self._cpu
 
     def lap(self, step: str) -> None:
         """What has passed since the last lap belongs to ``step``."""
@@ -87,7 +101,7 @@ def _attempt(
     prepared = load(drawn.scene)
     clock.lap("load")
     if isinstance(prepared, str):
-        raise Refused("scene", prepared)
+        raise Refused("scene cannot be read", prepared)
     film = _simulated(spec, drawn, prepared)
     clock.lap("simulate")
     views = [cameras_of(film.animation, view, spec) for view in drawn.views]

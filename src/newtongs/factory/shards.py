@@ -121,6 +121,7 @@ def write_log(out: Path, shard: Shard, clock: Clock, samples: Sequence[Sample]) 
     """How long each step took, and how much memory the worker has had at most."""
     log = {
         "shard": shard.name, "films": len(samples), "seconds": clock.seconds,
+        "cpu_seconds": clock.cpu,
         "peak_bytes": 1024 * resource.getrusage(resource.RUSAGE_SELF).ru_maxrss,
     }  # fmt: skip
     write_atomically(out / LOG / f"{shard.name}.json", lambda f: f.write(text(log)))

@@ -44,7 +44,8 @@ def _tensor(x: Any) -> torch.Tensor:
 
 def pack(prepared: Prepared | str) -> Packed:
     """Apart."""
-    out, arrays = io.BytesIO(), []
+    arrays: list[pickle.PickleBuffer] = []
+    out = io.BytesIO()
     _Pickler(out, protocol=5, buffer_callback=arrays.append).dump(prepared)
     return Packed(out.getvalue(), [np.frombuffer(a.raw(), np.uint8) for a in arrays])
 

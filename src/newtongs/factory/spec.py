@@ -21,7 +21,7 @@ Kind: TypeAlias = Literal["world", "learned", "analytic", "paper", "motions"]
 CameraPath: TypeAlias = Literal["still", "orbit", "follow"]
 Aim: TypeAlias = Literal["free", "loose"]
 Rgb: TypeAlias = Literal["mp4", "webp"]
-Renderer: TypeAlias = Literal["ewa", "gsplat"]
+Renderer: TypeAlias = Literal["ewa"]
 
 SHIPPED = Path(__file__).parent / "specs"
 MOST_OBJECTS = 250  # ids of a picture are bytes
@@ -131,7 +131,7 @@ class Spec:
     rgb: Rgb = "mp4"
     """mp4, or lossless webp."""
     renderer: Renderer = "ewa"
-    """ewa on the CPU, gsplat on CUDA. One data set has one: they differ in the last bits."""
+    """ewa, on the CPU: what draws the labels too. One data set has one renderer."""
     tries: int = 8
     """How often a film is drawn anew before its number is given up."""
     least_seen: float = 0.34
