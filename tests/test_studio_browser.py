@@ -111,7 +111,7 @@ def play(walk):
     walk.tab.slide(slider=FRAME, key="ArrowRight")
     wait(lambda: page.panel.frame.value == walk.seen.paused + 1)
     wait(lambda: page.playing.clock * page.session.recipe.fps > walk.seen.paused + 0.5)
-    walk.seen.scrubbed = page.view.objects[0].plain.position.copy()
+    walk.seen.scrubbed = page.view.objects[0].frame.position.copy()
 
 
 def kick(walk):
@@ -144,7 +144,7 @@ def kick(walk):
 
 def take_home(walk):
     walk.tab.unfold(name="Take it home")
-    time.sleep(2)
+    walk.shoot("unfolded")
     walk.seen.file = walk.tab.download(name="Export and download", folder=str(walk.folder))
     walk.says("is in your downloads")
     walk.seen.project = walk.tab.download(name="Download the project", folder=str(walk.folder))
