@@ -367,7 +367,7 @@ def test_what_is_solid_is_shown_and_moves(page):
 
 
 def test_grow_shrink_and_undo_buttons(page):
-    word = "sphere:0,0.3,0,0.6"
+    word = "sphere:0,0.9,0,0.4"  # the cap of the ball
     page.picking.add(word)
     shown = page.view.objects[0].means
     press(page, page.panel.resize, "Grow", page.picking.on_resize)
