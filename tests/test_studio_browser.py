@@ -20,7 +20,7 @@ from newtongs.scene import save
 from newtongs.scene.cameras import look_at
 from newtongs.state import State
 from newtongs.studio import Session
-from newtongs.studio.aids import ARROW, COARSE, HANDLE
+from newtongs.studio.aids import ARROW, COARSE, EXACT, HANDLE
 from newtongs.studio.server import Studio
 from newtongs.studio.view import FIELD
 
@@ -94,6 +94,7 @@ def pull(walk):
     page.aids.draw = spy
     walk.tab.pull(walk.handle(), walk.handle(PULL))
     wait(lambda: page.session.recipe.pushes[0].velocity[0] < TOSS[0][0] - 0.5)
+    wait(lambda: EXACT in colors)
     page.aids.draw, seen.colors = drawn, colors
     walk.says("Gaussians move")
     seen.pulled, seen.velocity = page.aids.lines["path"].points.copy(), page.session.recipe
@@ -111,7 +112,7 @@ def play(walk):
     walk.tab.slide(slider=FRAME, key="ArrowRight")
     wait(lambda: page.panel.frame.value == walk.seen.paused + 1)
     wait(lambda: page.playing.clock * page.session.recipe.fps > walk.seen.paused + 0.5)
-    walk.seen.scrubbed = page.view.objects[0].plain.position.copy()
+    walk.seen.scrubbed = page.view.objects[0].frame.position.copy()
 
 
 def kick(walk):
@@ -144,7 +145,7 @@ def kick(walk):
 
 def take_home(walk):
     walk.tab.unfold(name="Take it home")
-    time.sleep(2)
+    walk.shoot("unfolded")
     walk.seen.file = walk.tab.download(name="Export and download", folder=str(walk.folder))
     walk.says("is in your downloads")
     walk.seen.project = walk.tab.download(name="Download the project", folder=str(walk.folder))
@@ -193,7 +194,7 @@ def test_pulling_the_arrow_changes_velocity_and_path(walk):
     wanted = (TOSS[0][0] + PULL, *TOSS[0][1:])
     assert walk.seen.velocity.pushes[0].velocity == pytest.approx(wanted, abs=0.25)
     assert COARSE in walk.seen.colors  # while it was pulled
-    assert len(walk.seen.colors) == 2  # and the exact one
+    assert EXACT in walk.seen.colors  # and when it was let go
     assert walk.seen.pulled[-1, 1, 0] < walk.seen.path[-1, 1, 0] - 0.5  # farther to the left
     assert np.abs(walk.pictures["pulled"] - walk.pictures["picked"]).max() > 60
 

@@ -45,6 +45,7 @@ class Event:
 @pytest.fixture(scope="module")
 def studio():
     made = Studio(Session(Recipe("sunny_park", seconds=0.5)), port=0)
+    made.park = made.page.session.place
     yield made
     made.close()
 
@@ -52,7 +53,7 @@ def studio():
 @pytest.fixture
 def page(studio):
     page = studio.page
-    page.open(Session(Recipe("sunny_park", seconds=0.5), place=page.session.place), "sunny_park")
+    page.open(Session(Recipe("sunny_park", seconds=0.5), place=studio.park), "sunny_park")
     return page
 
 
@@ -102,18 +103,18 @@ def test_what_the_page_sets_itself_is_no_wish(page):
 def test_only_poses_change_while_it_plays(page):
     page.picking.add("id:0")
     buffers = all_buffers(page)
-    start = page.view.objects[0].plain.position.copy()
+    start = page.view.objects[0].frame.position.copy()
     page.playing.on_play(None)
     wait(lambda: page.panel.frame.value > 3)
     page.playing.on_play(None)
     assert page.playing.player.mode == "still"
-    node, index = page.view.objects[0].plain, int(page.panel.frame.value)
+    node, index = page.view.objects[0].frame, int(page.panel.frame.value)
     there = State(page.session.states()[index, 0]).p.double().numpy()
     assert np.array_equal(node.position, there)
     assert not np.array_equal(start, there)
     assert all_buffers(page) == buffers
     page.playing.on_reset(None)
-    assert np.array_equal(page.view.objects[0].plain.position, start)
+    assert np.array_equal(page.view.objects[0].frame.position, start)
 
 
 def test_a_click_kicks_while_it_is_live_and_the_run_can_be_kept(page):
@@ -366,14 +367,19 @@ def test_what_is_solid_is_shown_and_moves(page):
 
 
 def test_grow_shrink_and_undo_buttons(page):
-    page.picking.add("sphere:0,0.3,0,0.6")
-    count = len(page.view.objects[0].means)
+    word = "sphere:0,0.9,0,0.4"  # the cap of the ball
+    page.picking.add(word)
+    shown = page.view.objects[0].means
     press(page, page.panel.resize, "Grow", page.picking.on_resize)
-    assert page.session.recipe.pushes[0].select.startswith("grown:")
-    assert len(page.view.objects[0].means) != count
-    press(page, page.panel.leave, "Undo", page.picking.on_leave)
-    assert page.session.recipe.pushes[0].select == "sphere:0,0.3,0,0.6"
-    assert len(page.view.objects[0].means) == count
+    grown = page.session.recipe.pushes[0].select
+    assert grown.startswith("grown:")
+    assert page.session.mask(grown).sum() > page.session.mask(word).sum()
+    press(page, page.panel.resize, "Shrink", page.picking.on_resize)
+    assert page.session.recipe.pushes[0].select == word
+    for wanted in (grown, word):
+        press(page, page.panel.leave, "Undo", page.picking.on_leave)
+        assert page.session.recipe.pushes[0].select == wanted
+    assert torch.equal(page.view.objects[0].means, shown)
 
 
 def test_a_shift_click_joins(page):

@@ -44,6 +44,10 @@ const actions = {
     await page.mouse.up();
   },
   together: (_, { jobs }) => Promise.all(jobs.map(job => actions[job.do](tabs[job.tab], job))),
+  async choose(page, { option }) {                      // of the first list that is to be seen
+    await page.getByRole("textbox").first().click({ force: true, ...LONG });
+    await page.getByRole("option", { name: option, exact: true }).click({ force: true, ...LONG });
+  },
   async slide(page, { slider, key }) {                  // by its number from above
     await page.getByRole("slider").nth(slider).focus(LONG);
     await page.keyboard.press(key);
@@ -62,7 +66,7 @@ const actions = {
   },
   async download(page, { name, folder }) {
     const coming = page.waitForEvent("download", LONG);
-    await button(page, name).click({ force: true, ...LONG });
+    await button(page, name).click(LONG);               // when it stands still: a folder unfolds
     const got = await coming;
     await got.saveAs(path.join(folder, got.suggestedFilename()));
     return got.suggestedFilename();

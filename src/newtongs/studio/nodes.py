@@ -103,12 +103,22 @@ def add_splats(api: Any, name: str, made: Splats, pose: Pose) -> Any:
 
 
 def place(node: Any, pose: Pose) -> None:
-    """Set a node's pose; only what has changed is sent."""
+    """Set a node's pose and size; only what has changed is sent."""
+    move(node, pose)
+    resize(node, pose)
+
+
+def move(node: Any, pose: Pose) -> None:
+    """Set where a node is."""
     if not np.array_equal(node.position, pose.position):
         node.position = pose.position
     if not np.array_equal(node.wxyz, pose.wxyz):
         node.wxyz = pose.wxyz
-    if tuple(node.scale) != pose.scale:
+
+
+def resize(node: Any, pose: Pose) -> None:
+    """Set how large a node is; a last digit is no change."""
+    if not np.allclose(node.scale, pose.scale, rtol=1e-12, atol=0):
         node.scale = pose.scale
 
 

@@ -30,7 +30,7 @@ from .recipe import Kick, Recipe
 from .stages import Compiled, Ready, animation_of, coarse_path, made_ready, tried
 
 DIGITS = 3  # of velocities that were chosen for a person
-STEP = 0.02  # physics units by which a selection is grown or shrunk at once
+STEP = 0.04  # physics units by which a selection is grown or shrunk at once
 
 Ground: TypeAlias = tuple[tuple[float, float, float] | None, float | None]  # up and floor as chosen
 

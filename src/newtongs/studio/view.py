@@ -11,7 +11,19 @@ from ..scene.world_frame import WorldFrame
 from ..state import State
 from ..types import StateTensor, Vec3
 from .home import sky
-from .nodes import Splats, add_splats, moving_pose, parts, place, show, splats, still_pose
+from .nodes import (
+    Pose,
+    Splats,
+    add_splats,
+    move,
+    moving_pose,
+    parts,
+    place,
+    resize,
+    show,
+    splats,
+    still_pose,
+)
 from .rest import Rest
 from .session import Session
 
@@ -30,7 +42,10 @@ class Still(NamedTuple):
 
 
 class Moving(NamedTuple):
-    """An object as nodes: as it is, tinted, and what is to be seen of it from frame 1 on."""
+    """An object as nodes: as it is, tinted, and what is to be seen of it from frame 1 on.
+
+    They hang on one frame, whose pose alone travels while the object keeps its size.
+    """
 
     means: Vec3
     """Of all its Gaussians, scene coordinates: another object has others."""
@@ -39,6 +54,7 @@ class Moving(NamedTuple):
     in_scene: StateTensor
     """And in the scene."""
     unit: float
+    frame: Any
     plain: Any
     tinted: Any
     later: Any | None
@@ -141,27 +157,27 @@ class View:
                 return
             self._drop_objects(index)
         made, more = (splats(part, State(start).p, State(start).q) for part in (thing, new))
-        self._add_object(
-            index, z0, Moving(means, z0, start, made.unit, None, None, None), made, more
-        )
+        self.objects.append(Moving(means, z0, start, made.unit, *self._add(index, z0, made, more)))
 
-    def _add_object(
-        self, index: int, z0: StateTensor, blank: Moving, made: Splats, more: Splats
-    ) -> None:
-        pose, name = moving_pose(self.world, made.unit, z0, z0), f"/object_{index}"
-        later = None
-        if len(more.centers):
-            later = add_splats(self.api, f"{name}_later", more.in_units_of(made.unit), pose)
-        plain = add_splats(self.api, name, made, pose)
-        tinted = add_splats(self.api, f"{name}_tinted", made.tinted(), pose)
+    def _add(
+        self, index: int, z0: StateTensor, made: Splats, more: Splats
+    ) -> tuple[Any, Any, Any, Any | None]:
+        """The nodes of an object: frame, plain, tinted, later."""
+        name, pose = f"/object_{index}", moving_pose(self.world, made.unit, z0, z0)
+        frame = self.api.add_frame(name, show_axes=False, position=pose.position, wxyz=pose.wxyz)
+        still = Pose(np.zeros(3), np.array([1.0, 0.0, 0.0, 0.0]), pose.scale)
+        plain = add_splats(self.api, f"{name}/plain", made, still)
+        tinted = add_splats(self.api, f"{name}/tinted", made.tinted(), still)
         tinted.visible = False
-        self.objects.append(blank._replace(plain=plain, tinted=tinted, later=later))
+        if not len(more.centers):
+            return frame, plain, tinted, None
+        later = add_splats(self.api, f"{name}/later", more.in_units_of(made.unit), still)
+        return frame, plain, tinted, later
 
     def _drop_objects(self, first: int) -> None:
         """All from a number on."""
         for one in self.objects[first:]:
-            for node in one.nodes:
-                node.remove()
+            one.frame.remove()  # and all that hangs on it
         del self.objects[first:]
 
     # --- what moves -------------------------------------------------------------------------------
@@ -171,8 +187,9 @@ class View:
         with self.server.atomic():
             for one, z in zip(self.objects, states, strict=True):
                 pose = moving_pose(self.world, one.unit, one.start, z)
+                move(one.frame, pose)
                 for node in one.nodes:
-                    place(node, pose)
+                    resize(node, pose)
             self.later(not start)
 
     def later(self, begun: bool) -> None:
