@@ -178,7 +178,7 @@ def test_bad_input_is_one_line_and_exit_2(broken, words, message, monkeypatch, c
     [
         (
             [],
-            "expected one of {animate, studio, inspect, convert, collider, replay, continue, gallery,",
+            "expected one of {animate, studio, inspect, convert, collider, replay, continue,",
         ),
         (
             ["nonsense"],
