@@ -16,9 +16,10 @@ from ...dynamics.context import ContextNND
 from ...dynamics.context.weights import describe, save_context
 from ...dynamics.weights import load_tensors, save_tensors
 from ...errors import InputError, Interrupted
+from ...locks import alone
 from ...state import State, checked_device
 from ..checkpoint import RunFolder
-from ..loop import DivergedError, make_folder, stop_flag
+from ..loop import DivergedError, stop_flag
 from .config import ContextTrainConfig
 from .loss import objective
 from .sampling import Batch, batches, draw_pool
@@ -47,10 +48,9 @@ class Run:
 def train(config: ContextTrainConfig, *, progress: Progress | None = None) -> Path:
     """Train, or go on training, and return the file of the averaged weights."""
     checked_device(config.device)
-    make_folder(config.out)
     folder = RunFolder(config.out)
     torch.set_float32_matmul_precision("high")
-    with stop_flag() as stopped:
+    with alone(config.out), stop_flag() as stopped:
         run = start(config)
         resume(folder, run, config)
         step = make_step(run, config)
