@@ -18,13 +18,15 @@ const button = (page, name) => page.getByRole("button", { name, exact: true }).f
 const picture = page => page.screenshot({ timeout: LONG.timeout });
 const actions = {
   async open(_, { tab, url, width, height }) {
-    tabs[tab] = await browser.newPage({ viewport: { width, height } });
+    // A window of its own: a tab behind another is not drawn, and reads no messages.
+    const own = await browser.newContext({ viewport: { width, height } });
+    tabs[tab] = await own.newPage();
     tabs[tab].on("pageerror", e => errors.push(e.message));
     await tabs[tab].goto(url);
   },
   close: page => page.close(),
   text: page => page.evaluate(() => document.body.innerText),
-  until: (page, { words }) => page.waitForFunction(w => document.body.innerText.includes(w), words, LONG),
+  until: (page, { words }) => page.waitForFunction(w => document.body.innerText.includes(w), words, { polling: 500, ...LONG }),
   async click(page, { x, y, shift }) {
     if (shift) await page.keyboard.down("Shift");
     await page.mouse.click(x, y);
@@ -44,10 +46,6 @@ const actions = {
     await page.mouse.up();
   },
   together: (_, { jobs }) => Promise.all(jobs.map(job => actions[job.do](tabs[job.tab], job))),
-  async choose(page, { option }) {                      // of the first list that is to be seen
-    await page.getByRole("textbox").first().click({ force: true, ...LONG });
-    await page.getByRole("option", { name: option, exact: true }).click({ force: true, ...LONG });
-  },
   async slide(page, { slider, key }) {                  // by its number from above
     await page.getByRole("slider").nth(slider).focus(LONG);
     await page.keyboard.press(key);
