@@ -130,9 +130,11 @@ def main(args: Sequence[str] | None = None) -> None:
         except BrokenPipeError:  # whoever read our output has seen enough
             os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
             sys.exit(1)
-        except (InputError, OSError, MemoryError) as error:
+        except Exception as error:
             if interrupts.asked:  # what runs beside us, such as ffmpeg, was stopped as well
                 stop(command)
+            if not isinstance(error, InputError | OSError | MemoryError):
+                raise
             print(f"newtongs: {one_reason(error)}", file=sys.stderr)
             sys.exit(USAGE_ERROR)
 
