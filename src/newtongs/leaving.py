@@ -1,8 +1,9 @@
 """How a command is left: with one line and a code, at whatever moment Ctrl-C comes.
 
-Before the command runs and after it there is nothing to tidy up: the process ends at once, and so it
-does while a library is loaded, which would not survive an exception. While the command runs, the first Ctrl-C is a KeyboardInterrupt, which takes temporary files back; a second one ends
-the process at once, and the next run removes what was left.
+Before the command runs and after it there is nothing to tidy up: the process ends at once. So it
+does while a library is loaded, which would not survive an exception. Else the first Ctrl-C is a
+KeyboardInterrupt, which takes temporary files back; a second one ends the process at once, and the
+next run removes what was left.
 """
 
 import os
