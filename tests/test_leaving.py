@@ -53,6 +53,24 @@ def test_left_while_python_is_closing(tmp_path):
     assert (code, said) == (130, "newtongs: stopped\n")
 
 
+def test_an_interrupt_while_a_library_is_loaded(tmp_path):
+    """Numpy half there recurses for ever, torch half there aborts; the kill harness met both."""
+    loading = "import os, signal\nos.kill(os.getpid(), signal.SIGINT)\nfor _ in range(1000): pass\n"
+    (tmp_path / "slow_library.py").write_text(loading)
+    code = f"""
+import sys
+sys.path.insert(0, {str(tmp_path)!r})
+from newtongs.leaving import interruptible
+with interruptible():
+    try:
+        import slow_library
+    except BaseException:
+        print("half there")
+"""
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stdout, done.stderr) == (130, "", "newtongs: stopped\n")
+
+
 def test_a_thread_whose_start_was_interrupted_is_not_waited_for():
     code = f"{READY} import threading; t = threading.Thread(); threading._limbo[t] = t; m.main()"
     done = subprocess.run(

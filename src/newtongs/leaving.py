@@ -1,8 +1,9 @@
 """How a command is left: with one line and a code, at whatever moment Ctrl-C comes.
 
-Before the command runs and after it there is nothing to tidy up: the process ends at once. While it
-runs, the first Ctrl-C is a KeyboardInterrupt, which takes temporary files back; a second one ends
-the process at once, and the next run removes what was left.
+Before the command runs and after it there is nothing to tidy up: the process ends at once. So it
+does while a library is loaded, which would not survive an exception. Else the first Ctrl-C is a
+KeyboardInterrupt, which takes temporary files back; a second one ends the process at once, and the
+next run removes what was left.
 """
 
 import os
@@ -10,6 +11,7 @@ import signal
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
+from types import FrameType
 from typing import Any, NoReturn
 
 INTERRUPTED = 130
@@ -27,12 +29,21 @@ class Interrupts:
     def __init__(self) -> None:
         self.asked = False
 
-    def __call__(self, *_: object) -> None:
+    def __call__(self, _: int, frame: FrameType | None) -> None:
         """The handler of SIGINT."""
-        if self.asked:
+        if self.asked or _importing(frame):
             leave()
         self.asked = True
         raise KeyboardInterrupt
+
+
+def _importing(frame: FrameType | None) -> bool:
+    """Whether a library is being loaded; an exception there leaves it half there, or aborts it."""
+    while frame is not None:
+        if frame.f_code.co_filename.startswith("<frozen importlib"):
+            return True
+        frame = frame.f_back
+    return False
 
 
 @contextmanager

@@ -135,27 +135,37 @@ def one_kill(name: str, index: int, work: Path, shared: Path) -> tuple[str, str 
     time.sleep(0.1 + rng.random() * seconds)
     os.killpg(child.pid, number)
     _, said = child.communicate(timeout=120)
-    if number == signal.SIGINT and child.returncode not in (0, 130):
-        return "interrupted", f"code {child.returncode} after SIGINT: {said[-300:]!r}"
-    lines = [line for line in said.splitlines() if not line.startswith("newtongs: ")]
-    if lines:
-        return "killed", f"said {lines[-1][:200]!r}"
     ended = "finished" if child.returncode == 0 else "killed"
-    ended = "interrupted" if child.returncode == 130 else ended
+    ended = "interrupted" if number == signal.SIGINT and child.returncode else ended
+    found = ending(number, child.returncode, said), after(words, environment, out, wanted)
+    wrong = "; ".join(filter(None, found))
+    left = [p.name for p in (*temporary.rglob("*"), *out.rglob("*")) if is_left(p)]
+    return ended, wrong or (f"left behind: {left[:4]}" if left else None)
+
+
+def ending(number: int, code: int, said: str) -> str | None:
+    """What is wrong with how it ended."""
+    if number == signal.SIGINT and code not in (0, 130):
+        return f"code {code} after SIGINT: {said[-300:]!r}"
+    lines = [line for line in said.splitlines() if not line.startswith("newtongs: ")]
+    return f"said {lines[-1][:200]!r}" if lines else None
+
+
+def after(words: list[str], environment: dict, out: Path, wanted: dict[str, str]) -> str | None:
+    """What is wrong with what it left, or with the same command again."""
     for path, print_ in prints(out).items():
         whole = not Path(path).name.startswith(".") and path in wanted
         if whole and wanted[path] != print_ and not GROWING.fullmatch(Path(path).name):
-            return ended, f"{path} stood half written after the signal"
+            return f"{path} stood half written after the signal"
     again = run(words, env=environment)
     _, said = again.communicate(timeout=600)
     if again.returncode:
-        return ended, f"the same command again: code {again.returncode}, {said[-300:]!r}"
+        return f"the same command again: code {again.returncode}, {said[-300:]!r}"
     if prints(out) != wanted:
         got = prints(out)
         other = sorted({*got.items()} ^ {*wanted.items()})
-        return ended, f"the same command again gave other files: {[x for x, _ in other][:4]}"
-    left = [p.name for p in (*temporary.rglob("*"), *out.rglob("*")) if is_left(p)]
-    return ended, f"left behind: {left[:4]}" if left else None
+        return f"the same command again gave other files: {[x for x, _ in other][:4]}"
+    return None
 
 
 # Files of a run that are whole at every moment and differ from those at its end.
