@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from tyro.extras import SubcommandApp
 
 ORDER = (
-    "animate", "studio", "inspect", "collider", "continue", "replay", "gallery", "data", "evaluate",
+    "animate", "studio", "inspect", "collider", "replay", "gallery", "data", "evaluate", "continue",
     "train", "train-context",
     "reproduce", "figure", "ablations", "generate", "l4gm",
 )  # fmt: skip

@@ -169,9 +169,12 @@ class Evaluate:
 
     def state32(self, data: Path, group: "Ranks") -> None:
         """Table 1, a table for each split; the first rank prints."""
+        from ..datasets.state32 import SPLITS
         from ..evaluation import evaluate
 
         with group.agreed():
+            if not self.splits:
+                raise InputError(f"no split named; known: {', '.join(SPLITS)}")
             methods = {split: self.predictors(group.device, split) for split in self.splits}
         report: Report = {}
         with progress_bar() as advance:
