@@ -169,7 +169,6 @@ class Evaluate:
 
     def state32(self, data: Path, group: "Ranks") -> None:
         """Table 1, a table for each split; the first rank prints."""
-        from ..datasets.state32 import SPLITS
         from ..evaluation import evaluate
 
         with group.agreed():
