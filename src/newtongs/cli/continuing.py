@@ -20,11 +20,11 @@ if TYPE_CHECKING:
 class Continue(Picture):
     """Continue an observed motion: a track in, the track and the seconds after it out.
 
-    ContextNND, our own model, reads the last states of the track (up to 16, two thirds of a second)
-    and goes on as State-32's objects do. A track is a .json or .npz with "states" (T, 22), or "p"
-    (T, 3) and what else is known, and "times" or "fps"; what `newtongs animate` wrote as .json; or
-    a dump of moving Gaussians (.npy, .npz, .pt, .safetensors), which is lifted. y points up and the
-    floor is at zero.
+    ContextNND, our own model, reads up to 16 states (two thirds of a second) from the beginning of
+    the track, or from its end where that explains more, and goes on as State-32's objects do. A
+    track is a .json or .npz with "states" (T, 22), or "p" (T, 3) and what else is known, and
+    "times" or "fps"; what `newtongs animate` wrote as .json; or a dump of moving Gaussians (.npy,
+    .npz, .pt, .safetensors), which is lifted. y points up and the floor is at zero.
 
     newtongs continue track.json --out further --seconds 1.5
 
