@@ -50,6 +50,10 @@ const actions = {
     await page.getByRole("slider").nth(slider).focus(LONG);
     await page.keyboard.press(key);
   },
+  async choose(page, { list, option }) {                // of a list by its number from above
+    await page.locator("input[aria-haspopup=listbox]:visible").nth(list).click({ force: true, ...LONG });
+    await page.getByRole("option", { name: option, exact: true }).click({ force: true, ...LONG });
+  },
   press: (page, { name }) => button(page, name).click({ force: true, ...LONG }),
   unfold: (page, { name }) => page.getByText(name, { exact: true }).first().click({ force: true, ...LONG }),
   async shot(page, { file, still }) {                   // still: until two pictures are the same

@@ -6,15 +6,17 @@ that somebody did write to says so by its version.
 
 import weakref
 from collections.abc import Callable
-from typing import Any, NamedTuple, TypeAlias, TypeVar
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias, TypeVar
 
 import torch
 from torch import Tensor
 
 from ...types import Vec3
 from ..gaussians import GaussianScene
-from .extraction import Extraction, take_out
 from .floor import Floor
+
+if TYPE_CHECKING:
+    from .extraction import Extraction
 
 T = TypeVar("T")
 Find: TypeAlias = Callable[[GaussianScene, Floor], T]
@@ -68,7 +70,7 @@ class _Kept(NamedTuple):
     object: int
     taken: Tensor
     """Which of the Gaussians that were looked at were others'; of all, where none was."""
-    result: Extraction
+    result: "Extraction"
 
     def answers(self, mask: Tensor, object: int, taken: Tensor) -> bool:
         """Whether this is what would be found again."""
@@ -97,8 +99,10 @@ class Memory:
         taken: Tensor,
         points: Vec3 | None = None,
         object: int = 0,
-    ) -> Extraction:
+    ) -> "Extraction":
         """As :func:`newtongs.scene.find.extraction.take_out`, or what that gave before."""
+        from .extraction import take_out  # numba takes a moment to import
+
         key = _key(scene, floor)
         if self._key != key:
             self._key, self._kept = key, []
