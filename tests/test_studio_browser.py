@@ -257,8 +257,9 @@ def test_a_project_that_is_uploaded_opens(walk):
 
 def test_two_tabs_that_pull_at_once_corrupt_nothing(walk):
     page = walk.page
-    page.open(Session("sunny_park", place=page.session.place), "sunny_park")
-    page.picking.add("id:0")
+    with page.lock:  # the upload of the test before may still be on its way
+        page.open(Session("sunny_park", place=page.session.place), "sunny_park")
+        page.picking.add("id:0")
     other = walk.browser.tab(walk.studio.url, SIZE, "other")
     other.until(words="object 0")
     for tab in (walk.tab, other):

@@ -1,5 +1,6 @@
 """From a recipe to bodies in their surroundings, with all kept that a new push does not change."""
 
+import threading
 from collections.abc import Sequence
 from dataclasses import replace as changed
 from typing import Any, NamedTuple
@@ -125,12 +126,13 @@ def played(simulation: Simulation, times: Times, kicks: Sequence[Kick]) -> State
 class Compiled:
     """A simulation that is kept for the next push: with thousands of boxes it takes half a second.
 
-    Another velocity or spin is set at its start, and gives the bits that a fresh one would.
+    Another velocity or spin is set at its start, and gives the bits that a fresh one would. One
+    thread at a time: the engine crashes when two step the same simulation.
     """
 
     def __init__(self, ready: Ready) -> None:
         self.ready, self.simulation = ready, started(ready)
-        self._start = self.simulation.snapshot()
+        self._start, self._free = self.simulation.snapshot(), threading.Lock()
 
     def serves(self, ready: Ready) -> bool:
         """Whether only velocities and spins differ, and lengths of time."""
@@ -145,13 +147,18 @@ class Compiled:
 
     def followed(self, ready: Ready) -> tuple[Times, StateTensor]:
         """Times ``(T,)`` and states ``(T, K, 22)`` in the physics frame."""
-        self.simulation.restore(self._start)
-        if ready is not self.ready:
-            for i, (z, body) in enumerate(zip(self.simulation.states, ready.bodies, strict=True)):
-                x = State(body.z0.to(z))
-                self.simulation.set(i, replace(z, v=x.v, w=x.w))
         times = frame_times(ready.recipe.seconds, ready.recipe.fps)
-        return times, played(self.simulation, times, ready.recipe.kicks)
+        with self._free:
+            self.simulation.restore(self._start)
+            if ready is not self.ready:
+                self._set_rates(ready.bodies)
+            return times, played(self.simulation, times, ready.recipe.kicks)
+
+    def _set_rates(self, bodies: Sequence[Body]) -> None:
+        """Give the bodies their velocities and spins."""
+        for i, (z, body) in enumerate(zip(self.simulation.states, bodies, strict=True)):
+            x = State(body.z0.to(z))
+            self.simulation.set(i, replace(z, v=x.v, w=x.w))
 
 
 def _alike(a: Body, b: Body) -> bool:
