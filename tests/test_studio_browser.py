@@ -112,7 +112,8 @@ def play(walk):
     walk.tab.slide(slider=FRAME, key="ArrowRight")
     wait(lambda: page.panel.frame.value == walk.seen.paused + 1)
     wait(lambda: page.playing.clock * page.session.recipe.fps > walk.seen.paused + 0.5)
-    walk.seen.scrubbed = page.view.objects[0].frame.position.copy()
+    with page.lock:  # when it has been shown, too
+        walk.seen.scrubbed = page.view.objects[0].frame.position.copy()
 
 
 def kick(walk):
