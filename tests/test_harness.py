@@ -1,6 +1,8 @@
 """A slice of the fuzz and kill harnesses, and the corpus of what they and others found."""
 
 import json
+import os
+import tempfile
 from pathlib import Path
 
 import pytest
@@ -43,6 +45,13 @@ def test_what_was_found_once_stays_closed(tmp_path, path, capsys):
     before = fuzz.peak_memory(restart=True)
     fuzz.one_file(reader, tmp_path)
     assert fuzz.peak_memory() - before < fuzz.MEMORY
+
+
+def test_temporary_files_go_where_they_did_before(tmp_path):
+    before = os.environ.get("TMPDIR"), tempfile.gettempdir()
+    with fuzz.temporary_files_in(str(tmp_path)):
+        assert tempfile.gettempdir() == os.environ["TMPDIR"] == str(tmp_path)
+    assert (os.environ.get("TMPDIR"), tempfile.gettempdir()) == before
 
 
 def test_files_are_the_same_in_every_run(tmp_path):

@@ -18,6 +18,7 @@ import tempfile
 import time
 import traceback
 import warnings
+from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
@@ -126,9 +127,8 @@ def batch(kind: str, first: int, count: int, out: Path, sign, watch: Watch) -> T
     from harness.readers import READERS
 
     reader, tally = READERS[kind], Tally()
-    with tempfile.TemporaryDirectory() as name:
+    with tempfile.TemporaryDirectory() as name, temporary_files_in(name):
         folder = Path(name)
-        os.environ["TMPDIR"] = tempfile.tempdir = name
         (folder / "x").mkdir()
         paths = reader.write(folder / "x")
         originals = {p: p.read_bytes() for p in (folder / "x").rglob("*") if p.is_file()}
@@ -157,8 +157,24 @@ def batch(kind: str, first: int, count: int, out: Path, sign, watch: Watch) -> T
                 tally.failed.append(f"{kind} {index}: {why}")
                 keep(out, kind, index, content)
             _restore(folder / "x", originals)
-    tempfile.tempdir = None
     return tally
+
+
+@contextmanager
+def temporary_files_in(folder: str) -> Iterator[None]:
+    """Temporary files of this process and of its children go there, and afterwards where they did.
+
+    A name left behind would be of a folder that is gone: the next browser could not start.
+    """
+    before = os.environ.get("TMPDIR")
+    os.environ["TMPDIR"] = tempfile.tempdir = folder
+    try:
+        yield
+    finally:
+        tempfile.tempdir = None
+        os.environ.pop("TMPDIR")
+        if before is not None:
+            os.environ["TMPDIR"] = before
 
 
 def _restore(folder: Path, originals: dict[Path, bytes]) -> None:
