@@ -63,7 +63,9 @@ def _leave(before: int) -> None:
 def sharing() -> Iterator[Share]:
     """``share(work, items)`` does the work for each number on as many threads as torch has.
 
-    Not numba's own threads: they abort when two Python threads use them at once.
+    Within :func:`one_thread` as many as it had before. Not numba's own threads: they abort when two
+    Python threads use them at once.
     """
-    with ThreadPoolExecutor(torch.get_num_threads()) as pool:
+    inside = getattr(_here, "inside", False)
+    with ThreadPoolExecutor(_outside if inside else torch.get_num_threads()) as pool:
         yield lambda work, items: list(pool.map(work, items))  # waits, raises what a thread raised

@@ -16,6 +16,7 @@ from typing import Any
 from ..errors import InputError, unknown_name
 from ..files import Progress, silent, under
 from ..locks import alone
+from ..memory import give_back_freed
 from ..render.scenes import BACKENDS
 from ..render.video import contact_sheet, write_video
 from ..render.viewpoints import clear_camera
@@ -28,7 +29,7 @@ from . import films
 from .glb import write_glb
 from .glb_reader import read_glb
 from .html import is_compressed, read_html, write_html
-from .loss import loss
+from .loss import between, picture
 from .parts import parts
 from .replay import load_animation, save_animation
 from .sequence import write_sequence
@@ -223,6 +224,7 @@ def export(
     with alone(folder, name, wait=True), _drawn(job, names, backend, tell):
         for each in names:
             tell(each, 0, 1)
+            give_back_freed()
             job.report = partial(_of_frames, tell, each, len(animation)) if each == "ply" else None
             job.tell = under(tell, each)
             written[each] = folder / f"{name}{FORMATS[each].ending}"
@@ -241,10 +243,15 @@ def lost(
     page = path.suffix == ".html"
     if not (is_compressed(animation, compress) if page else path.suffix == ".glb" and compress):
         return None
+    give_back_freed()
     got = read_html(path) if page else load(path)
-    pieces = parts(animation, sh_degree=got.sh_degree)
+    drawn, degree = picture(got, camera), got.sh_degree
+    del got  # of millions of Gaussians, two scenes fit into memory where three may not
+    give_back_freed()
+    pieces = parts(animation, sh_degree=degree)
     wanted = join(*(p.scene for p in pieces if page or p.shadow_of is None))
-    return loss(wanted, got, [camera])
+    del pieces
+    return between([(picture(wanted, camera), drawn)])
 
 
 def _of_frames(tell: Progress, what: str, of: int, done: int) -> None:

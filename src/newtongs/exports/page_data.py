@@ -270,8 +270,9 @@ def _from_exact(take: _Taker, meta: dict[str, Any]) -> GaussianScene:
     n, sh, (low, high) = meta["count"], meta["sh"], meta["log_scales"]
     means, quats = take("<f4", n, 3), take("<i2", n, 4)
     logs, rgba = take("<u2", n, 3), take("u1", n, 4)
-    rest = take("i1", n, sh["coefficients"], 3) * sh["step"]
-    return _scene(means, quats.float(), low + (high - low) / 65535 * logs.float(), rgba, rest)
+    colours = torch.empty(n, 1 + sh["coefficients"], 3)
+    torch.mul(take("i1", n, sh["coefficients"], 3), sh["step"], out=colours[:, 1:])
+    return _scene(means, quats.float(), low + (high - low) / 65535 * logs.float(), rgba, colours)
 
 
 def _from_compressed(take: _Taker, meta: dict[str, Any]) -> GaussianScene:
@@ -285,13 +286,14 @@ def _from_compressed(take: _Taker, meta: dict[str, Any]) -> GaussianScene:
     w = (1 - small.square().sum(1, keepdim=True)).clamp_min(0).sqrt()
     g, r, b, opacity = take("u1", 4, n)
     rgba = torch.stack([r + g, g, b + g, opacity], 1)
-    rest = torch.zeros(n, 0, 3)
+    colours = torch.empty(n, 1 + sh["coefficients"], 3)
     if k := sh["coefficients"]:
         label = take("u1", 2, n).int()
-        colours = take("i1", 3 * k, sh["entries"]).T.float() * sh["step"]
-        rest = colours[label[0] + 256 * label[1]].view(n, k, 3)
+        palette = take("i1", 3 * k, sh["entries"]).T.float() * sh["step"]
+        for out, rows in zip(colours.split(BLOCK), label.T.split(BLOCK), strict=True):
+            out[:, 1:] = palette[rows[:, 0] + 256 * rows[:, 1]].view(-1, k, 3)
     means = _from_steps(steps.view("<u8")[:, 0], meta["groups"])
-    return _scene(means, torch.cat([w, small], 1).float(), logs, rgba, rest)
+    return _scene(means, torch.cat([w, small], 1).float(), logs, rgba, colours)
 
 
 def _from_steps(steps: Array, groups: list[dict[str, Any]]) -> Tensor:
@@ -299,18 +301,19 @@ def _from_steps(steps: Array, groups: list[dict[str, Any]]) -> Tensor:
     for group in groups:
         first, low, high = group["first"], *np.array(group["ends"])
         keys = np.cumsum(steps[first : first + group["count"]], dtype=np.uint64)
-        places = thirds(keys[:, None] >> np.arange(3, dtype=np.uint64))
-        x = low + (high - low) / PLACES * places
-        out.append(np.sign(x) * np.expm1(np.abs(x)))
-    return torch.from_numpy(np.concatenate(out)).float()
+        for start in range(0, len(keys), BLOCK):
+            places = thirds(keys[start : start + BLOCK, None] >> np.arange(3, dtype=np.uint64))
+            x = low + (high - low) / PLACES * places
+            out.append((np.sign(x) * np.expm1(np.abs(x))).astype(np.float32))
+    return torch.from_numpy(np.concatenate(out))
 
 
-def _scene(means: Tensor, quats: Tensor, logs: Tensor, rgba: Tensor, rest: Tensor) -> GaussianScene:
+def _scene(
+    means: Tensor, quats: Tensor, logs: Tensor, rgba: Tensor, colours: Tensor
+) -> GaussianScene:
+    """``colours (N, K, 3)`` have all but the first, which are filled in."""
     rgba = rgba.float() / 255
+    colours[:, :1] = color_to_sh(rgba[:, :3])
     return GaussianScene.make(
-        means=means,
-        quats=quats,
-        scales=logs.exp(),
-        opacities=rgba[:, 3],
-        sh=torch.cat([color_to_sh(rgba[:, :3]), rest.float()], 1),
+        means=means, quats=quats, scales=logs.exp(), opacities=rgba[:, 3], sh=colours
     )

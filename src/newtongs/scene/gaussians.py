@@ -235,7 +235,9 @@ def join(*scenes: GaussianScene) -> GaussianScene:
     widest = max(scene.sh.shape[1] for scene in scenes)
     parts = {f.name: [getattr(scene, f.name) for scene in scenes] for f in fields(GaussianScene)}
     pad = torch.nn.functional.pad
-    parts["sh"] = [pad(x, (0, 0, 0, widest - x.shape[1])) for x in parts["sh"]]
+    parts["sh"] = [
+        x if x.shape[1] == widest else pad(x, (0, 0, 0, widest - x.shape[1])) for x in parts["sh"]
+    ]
     return GaussianScene(**{name: torch.cat(xs) for name, xs in parts.items()})
 
 

@@ -11,11 +11,12 @@ from dataclasses import dataclass, replace
 from typing import NamedTuple
 
 import torch
+from scipy.spatial import cKDTree
 from torch import Tensor
 
 from ...errors import InputError
 from ...rotations import to_matrix
-from ...threads import one_thread
+from ...threads import one_thread, sharing
 from ...types import Vec3
 from ..gaussians import BACKGROUND, GaussianScene
 from .floor import Floor, plane_axes
@@ -101,7 +102,11 @@ def _found(
     if floor.kind == "found":
         ground = ((labels < 0) & (h.abs() <= floor.thickness)).nonzero().squeeze(-1)
         flat = scene.means[ground] @ plane_axes(floor.up).to(scene.means)
-        found = [_with_foot(scene, floor, h, size, ground, flat, c) for c in found]
+        with sharing() as share:
+            found = share(
+                lambda i: _with_foot(scene, floor, h, size, ground, flat, found[i]),
+                range(len(found)),
+            )
     return [replace(c, id=i, mask=c.mask.to(there)) for i, c in enumerate(found)]
 
 
@@ -300,6 +305,6 @@ def _color_distance(colors: Tensor, palette: Tensor) -> Tensor:
     """Distance ``(n,)`` to the fifth nearest of a palette's colours; infinite if it is empty."""
     if not len(palette):
         return torch.full_like(colors[:, 0], torch.inf)
-    some = palette[:: max(1, len(palette) // 500)]
-    near = torch.cdist(colors, some).topk(min(5, len(some)), largest=False)
-    return near.values[:, -1]
+    some = palette[:: max(1, len(palette) // 500)].nan_to_num()
+    away, _ = cKDTree(some).query(colors.nan_to_num(), k=[min(5, len(some))])
+    return torch.from_numpy(away[:, 0]).to(colors)

@@ -29,15 +29,38 @@ def joined(scene: GaussianScene, h: Tensor, labels: Tensor) -> Tensor:
     rows = (labels >= 0).nonzero().squeeze(-1)
     if not len(rows):
         return labels
-    count = torch.bincount(labels[rows])
-    smallest_first = count.argsort()
+    groups = _Groups(scene, labels.clone(), rows)
+    smallest_first = groups.count.argsort()
     for one in smallest_first[_hover(h[rows], labels[rows])[smallest_first]].tolist():
-        host = _host(scene, labels, (labels == one).nonzero().squeeze(-1), count)
+        host = _host(groups, one)
         if host is not None:
-            labels = labels.masked_fill(labels == one, host)
-    kept = torch.bincount(labels[rows], minlength=len(count)) > 0
-    renamed = torch.where(kept, kept.cumsum(0) - 1, -1)
-    return torch.where(labels >= 0, renamed[labels], -1)
+            groups.join(one, host)
+    return groups.renamed()
+
+
+class _Groups:
+    """Which Gaussians belong together, as ``labels (N,)`` and as indices of each group."""
+
+    def __init__(self, scene: GaussianScene, labels: Tensor, rows: Tensor) -> None:
+        self.scene, self.labels = scene, labels
+        of_row = labels[rows]
+        self.count = torch.bincount(of_row)
+        """Gaussians of each before any were joined."""
+        self.members = list(rows[of_row.argsort(stable=True)].split(self.count.tolist()))
+
+    def means(self, one: int) -> Vec3:
+        return self.scene.means[self.members[one]]
+
+    def join(self, one: int, host: int) -> None:
+        self.labels[self.members[one]] = host
+        both = torch.cat([self.members[host], self.members[one]])
+        self.members[host], self.members[one] = both.sort().values, both[:0]
+
+    def renamed(self) -> Tensor:
+        """Labels numbered without gaps."""
+        kept = torch.tensor([len(x) > 0 for x in self.members])
+        new = torch.where(kept, kept.cumsum(0) - 1, -1)
+        return torch.where(self.labels >= 0, new[self.labels], -1)
 
 
 def _hover(h: Tensor, group: Tensor) -> Tensor:
@@ -48,35 +71,42 @@ def _hover(h: Tensor, group: Tensor) -> Tensor:
     return low > high - low
 
 
-def _host(scene: GaussianScene, labels: Tensor, rows: Tensor, count: Tensor) -> int | None:
+def _host(groups: _Groups, one: int) -> int | None:
     """The nearest larger cluster, if it is near and nothing else is."""
-    away = sorted(_larger_ones(scene, labels, rows, count))
-    if not away or not _alone(scene, labels, rows, away[0][1]):
+    away = sorted(_larger_ones(groups, one))
+    if not away or not _alone(groups, one, away[0][1]):
         return None
     return away[0][1]
 
 
-def _larger_ones(
-    scene: GaussianScene, labels: Tensor, rows: Tensor, count: Tensor
-) -> Iterator[tuple[float, int]]:
+def _larger_ones(groups: _Groups, one: int) -> Iterator[tuple[float, int]]:
     """Distances to clusters that are much larger and near, and which these are."""
-    own = scene.means[rows]
-    for other in (count > LARGER * len(rows)).nonzero().flatten().tolist():
-        x = scene.means[labels == other]
+    own = groups.means(one)
+    for other in (groups.count > LARGER * len(own)).nonzero().flatten().tolist():
+        x = groups.means(other)
         if len(x) and _gap(own, x) <= (limit := NEAR * float(_edges(x).amax())):
             distance = float(cKDTree(_some(x)).query(_some(own))[0].min())
             if distance <= limit:
                 yield distance, other
 
 
-def _alone(scene: GaussianScene, labels: Tensor, rows: Tensor, host: int) -> bool:
+def _alone(groups: _Groups, one: int, host: int) -> bool:
     """Whether nothing but ``host`` is around: no shelf, no wall, no lamp's cord."""
-    own = scene.means[rows]
+    own = groups.means(one)
     room = AROUND * _edges(own).amax()
-    low, high = own.amin(0) - room, own.amax(0) + room
-    around = (scene.means > low).all(-1) & (scene.means < high).all(-1)
-    others = around & (labels != host) & (labels != labels[rows[0]]) & (scene.opacities >= SOLID)
-    return bool(others.sum() <= ALONE * len(rows))
+    around = _between(groups.scene.means, own.amin(0) - room, own.amax(0) + room)
+    label, opacity = groups.labels[around], groups.scene.opacities[around]
+    others = (label != host) & (label != one) & (opacity >= SOLID)
+    return bool(others.sum() <= ALONE * len(own))
+
+
+def _between(points: Vec3, low: Vec3, high: Vec3) -> Tensor:
+    """Indices of the points ``(n, 3)`` in a box, one side after the other: each leaves few."""
+    rows = ((points[:, 0] > low[0]) & (points[:, 0] < high[0])).nonzero().squeeze(-1)
+    for k in (1, 2):
+        x = points[rows, k]
+        rows = rows[(x > low[k]) & (x < high[k])]
+    return rows
 
 
 def _gap(a: Vec3, b: Vec3) -> float:

@@ -7,6 +7,7 @@ the size of the file before memory is asked for, and whatever does not fit is an
 import io
 import math
 import os
+import threading
 import warnings
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -16,8 +17,10 @@ from typing import BinaryIO, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
+import torch
 
 from ...errors import InputError
+from ...threads import sharing
 
 HEADER_LIMIT = 1 << 18  # bytes; the longest splat header is under 3 kB
 BLOCK_BYTES = 1 << 19  # of rows read and taken apart at a time: they stay in the cache
@@ -141,11 +144,10 @@ def read_columns(
         out = {key: np.empty((element.count, len(x)), dtype) for key, x in groups.items()}
         layout = _layout(header, element)
         gathers = [g for key, x in out.items() for g in _gathers(layout, groups[key], x)]
-        blocks = _binary_blocks if header.order else _text_blocks
-        with np.errstate(over="ignore", invalid="ignore"):  # too large for float32: infinite
-            for start, rows in blocks(f, header, element):
-                for gather in gathers:
-                    gather.fill(start, rows)
+        if header.order:
+            _fill_from_binary(gathers, f, header, element)
+        else:
+            _fill(gathers, 0, _text_rows(f, header, element))
     return out
 
 
@@ -296,22 +298,38 @@ def _gathers(layout: _Layout, names: Sequence[str], out: np.ndarray) -> Iterator
         yield _Gather(out, to, kind, (first[:, None] + within).ravel())
 
 
-def _binary_blocks(
-    f: BinaryIO, header: Header, element: Element
-) -> Iterator[tuple[int, np.ndarray]]:
-    """Blocks of rows that stay in the cache; the buffer is the same for all."""
+def _fill_from_binary(
+    gathers: Sequence[_Gather], f: BinaryIO, header: Header, element: Element
+) -> None:
+    """Blocks of rows that stay in the cache: threads read them by turns, and fill at once."""
     layout = _layout(header, element)
     step = max(1, min(element.count, BLOCK_BYTES // element.row_bytes))
-    buffer = np.empty((step, layout.width), layout.unit)
-    for start in range(0, element.count, step):
-        rows = buffer[: element.count - start]
-        if f.readinto(rows.data.cast("B")) != rows.nbytes:  # type: ignore[attr-defined]
-            raise InputError(f"{header.path}: the file became shorter while it was read")
-        yield start, rows
+    starts, turn = iter(range(0, element.count, step)), threading.Lock()
+
+    def work(_: int) -> None:
+        buffer = np.empty((step, layout.width), layout.unit)
+        while True:
+            with turn:
+                start = next(starts, None)
+                if start is None:
+                    return
+                rows = buffer[: element.count - start]
+                _read_into(rows, f, header)
+            _fill(gathers, start, rows)
+
+    with sharing() as share:
+        share(work, range(torch.get_num_threads()))
 
 
-def _text_blocks(f: BinaryIO, header: Header, element: Element) -> Iterator[tuple[int, np.ndarray]]:
-    yield 0, _text_rows(f, header, element)
+def _read_into(rows: np.ndarray, f: BinaryIO, header: Header) -> None:
+    if f.readinto(rows.data.cast("B")) != rows.nbytes:  # type: ignore[attr-defined]
+        raise InputError(f"{header.path}: the file became shorter while it was read")
+
+
+def _fill(gathers: Sequence[_Gather], start: int, rows: np.ndarray) -> None:
+    with np.errstate(over="ignore", invalid="ignore"):  # too large for float32: infinite
+        for gather in gathers:
+            gather.fill(start, rows)
 
 
 def _text_rows(f: BinaryIO, header: Header, element: Element) -> np.ndarray:
