@@ -38,13 +38,13 @@ def followed(bodies, around, times):
     """Frame by frame: states, momenta, sleepers, impulses of applied forces, and contacts."""
     simulation = Simulation(bodies, PHYSICS["world"].model, around, record=True)
     engine = simulation._engine
-    applied, step = [np.zeros((len(bodies), 3))], engine.recorder.step
+    applied, note = [np.zeros((len(bodies), 3))], engine.recorder.note
 
-    def counted(model, data, tick, due):
-        applied[-1] = applied[-1] + data.xfrc_applied[1:, :3] * (due - tick) / TICKS
-        step(model, data, tick, due)
+    def counted(data, tick):
+        applied[-1] = applied[-1] + data.xfrc_applied[1:, :3] / TICKS
+        note(data, tick)
 
-    engine.recorder.step = counted
+    engine.recorder.note = counted
     states, momenta, asleep = [], [engine.guard.momenta(engine.data)], [simulation.asleep]
     for time in times[1:]:
         states.append(simulation.run([time])[0])

@@ -59,6 +59,11 @@ def _leave(before: int) -> None:
         torch.set_num_threads(before)
 
 
+def threads() -> int:
+    """How many torch has, and had before :func:`one_thread`: what large work may be shared by."""
+    return _outside if getattr(_here, "inside", False) else torch.get_num_threads()
+
+
 @contextmanager
 def sharing() -> Iterator[Share]:
     """``share(work, items)`` does the work for each number on as many threads as torch has.
@@ -66,6 +71,5 @@ def sharing() -> Iterator[Share]:
     Within :func:`one_thread` as many as it had before. Not numba's own threads: they abort when two
     Python threads use them at once.
     """
-    inside = getattr(_here, "inside", False)
-    with ThreadPoolExecutor(_outside if inside else torch.get_num_threads()) as pool:
+    with ThreadPoolExecutor(threads()) as pool:
         yield lambda work, items: list(pool.map(work, items))  # waits, raises what a thread raised

@@ -85,15 +85,11 @@ class ContactRecorder:
         self._ticks: list[tuple[int, Touches]] = []
         self._last: dict[tuple[int, int], tuple[int, Array, Array]] = {}  # tick, point, normal
 
-    def step(self, model: mujoco.MjModel, data: mujoco.MjData, tick: int, due: int) -> None:
-        """Go from one tick to another, one by one."""
-        for now in range(tick, due):
-            mujoco.mj_step(model, data)
-            if data.ncon:
-                self._note(now, touches(data, self.body_of, self.tick))
-
-    def _note(self, now: int, found: Touches) -> None:
+    def note(self, data: mujoco.MjData, now: int) -> None:
         """Keep what tells something: a driven thing on the floor pushes as it must."""
+        if not data.ncon:
+            return
+        found = touches(data, self.body_of, self.tick)
         kept = ~(self.driven[found.first] & self.driven[found.second])
         found = Touches(*(x[kept] for x in found))
         self._ticks.append((now, found))

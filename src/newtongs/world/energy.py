@@ -82,27 +82,16 @@ class EnergyGuard:
         force = data.xfrc_applied[1:]
         if not force.any():
             return
-        _, _, v, turn = self._energies(data)
-        w = np.einsum("kij,kj->ki", turn, data.qvel.reshape(-1, 6)[:, 3:])
-        power = (force[:, :3] * v).sum(-1) + (force[:, 3:] * w).sum(-1)
+        pose, rate = data.qpos.reshape(-1, 7), data.qvel.reshape(-1, 6)
+        power = _powers(force, pose, rate, self.mass, self.center, self.inertia)
         self.reference += np.maximum(power, 0.0) * seconds
 
     def _touching(self, data: mujoco.MjData) -> Array:
         """Which bodies touch anything; joins the groups of those that touch each other."""
         touching = np.zeros(len(self.mass), bool)
-        if not data.ncon:
-            return touching
-        n = len(self.mass) + 1
-        pairs = self.body_of[data.contact.geom] + 1
-        for key in np.unique(pairs[:, 0] * n + pairs[:, 1]).tolist():
-            a, b = key // n - 1, key % n - 1
-            for one, other in ((a, b), (b, a)):
-                if one >= 0:
-                    touching[one] = True
-                    self.fixed[one] |= other < 0
-                    self.fed[one] |= other >= 0 and self.driven[other]
-            if a >= 0 and b >= 0 and self.group[a] != self.group[b]:
-                self.group[self.group == self.group[b]] = self.group[a]
+        if data.ncon:
+            geoms = data.contact.geom
+            _join(self.body_of, geoms, self.driven, touching, self.fixed, self.fed, self.group)
         return touching
 
     def _settle(self, data: mujoco.MjData, members: Array, left: Array) -> None:
@@ -180,3 +169,44 @@ def _energies(
             height += turn[k, 1, i] * c[i]
         potential[k] = mass[k] * G * height
     return kinetic, potential, velocity, turn
+
+
+@numba.njit(cache=True, nogil=True)
+def _join(
+    body_of: Array,
+    geoms: Array,
+    driven: Array,
+    touching: Array,
+    fixed: Array,
+    fed: Array,
+    group: Array,
+) -> None:
+    """Note the pairs of shapes ``(n, 2)`` that touch."""
+    for pair in geoms:
+        a, b = body_of[pair[0]], body_of[pair[1]]
+        for one, other in ((a, b), (b, a)):
+            if one >= 0:
+                touching[one] = True
+                fixed[one] |= other < 0
+                fed[one] |= other >= 0 and driven[other]
+        if a >= 0 and b >= 0 and group[a] != group[b]:
+            joined = group[b]
+            for k in range(len(group)):
+                if group[k] == joined:
+                    group[k] = group[a]
+
+
+@numba.njit(cache=True, nogil=True)
+def _powers(
+    force: Array, pose: Array, rate: Array, mass: Array, center: Array, inertia: Array
+) -> Array:
+    """Power ``(K,)`` of forces and torques ``(K, 6)``."""
+    _, _, v, turn = _energies(pose, rate, mass, center, inertia)
+    power = np.zeros(len(mass))
+    for k in range(len(mass)):
+        for i in range(3):
+            w = 0.0
+            for j in range(3):
+                w += turn[k, i, j] * rate[k, 3 + j]
+            power[k] += force[k, i] * v[k, i] + force[k, 3 + i] * w
+    return power

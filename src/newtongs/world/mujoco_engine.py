@@ -25,6 +25,8 @@ from .bodies import Body
 from .bounce import IMPEDANCE, damping, stiffness
 from .contacts import ContactRecorder, Contacts
 from .energy import EnergyGuard
+from .nearby import Nearby
+from .rest import Rest
 from .surroundings import Surroundings
 
 TICKS = 3840  # a second; with half as many a bounce is off by up to 0.03
@@ -35,10 +37,8 @@ WATCHED = 8
 TIE = 1e-6  # of a tick: times exactly between two ticks go to the later one
 FARTHEST = 1e8  # position or rate that a simulation may reach
 CATCH = -1e3  # a last floor, far below everything
-SLOW, SLOW_TURN, QUIET = 0.01, 0.05, TICKS // 4  # slower than this for so many ticks may sleep
-START, GROWTH = 0.05, 1.5  # pace, and how much larger than halfway, of what begins to move
+QUIET = TICKS // 4  # ticks for which a thing is slow before it sleeps
 TOLERANCE = 1e-5  # speed below which MuJoCo lets sleep
-SLEEPY = 1e-6  # weight of velocities against that tolerance, where sleep is due
 DRIVEN = 1e5  # mass of a body whose motion is prescribed, over its own
 ROUNDED = 0.1  # radius of the boxes' edges, over the thinnest of them
 LIGHTEST = 1e-3  # added to every moment of inertia, over their mean: MuJoCo refuses flat bodies
@@ -72,12 +72,11 @@ class MujocoEngine:
         self.data = mujoco.MjData(self.model)
         self.tick = 0
         self.resting = False  # whether everything sleeps
-        self.quiet = np.zeros(len(objects), int)  # ticks for which each has been slow,
-        self.aloft = np.zeros(len(objects), int)  # and has touched nothing
-        self.halfway = np.zeros(len(objects))  # how fast each was after half of the time for sleep
+        self.rest = Rest(len(objects), QUIET)
         self.driven = {i: body.track for i, body in enumerate(objects) if body.track is not None}
         z0 = torch.stack([body.z0.double() for body in objects])
         self.guard = EnergyGuard(self.model, list(self.driven))
+        self.nearby = Nearby(self.model)
         self.recorder: ContactRecorder | None = None
         if record:
             self.recorder = ContactRecorder(self.model, self.guard, list(self.driven), 1 / TICKS)
@@ -113,9 +112,9 @@ class MujocoEngine:
         """Replace one state. MuJoCo wakes it at the next tick."""
         self._write(index, z)
         self.resting = False
-        self.quiet[index] = 0
+        self.rest.quiet[index] = 0
         self.guard.forget(index)
-        self._weigh()
+        self.rest.weigh(self.model.dof_length)
 
     def _write(self, index: int, z: StateTensor) -> None:
         x = State(z.double())
@@ -134,15 +133,14 @@ class MujocoEngine:
 
     def snapshot(self) -> Any:
         """MuJoCo's data, whole."""
-        counts = self.quiet.copy(), self.aloft.copy(), self.halfway.copy()
-        return copy.copy(self.data), self.tick, self.resting, *counts, self.guard.copy()
+        watched = self.rest.copy(), self.guard.copy()
+        return copy.copy(self.data), self.tick, self.resting, *watched
 
     def restore(self, snapshot: Any) -> None:
         """Back to it."""
-        data, self.tick, self.resting, quiet, aloft, halfway, guard = snapshot
-        self.quiet, self.aloft, self.halfway = quiet.copy(), aloft.copy(), halfway.copy()
-        self.guard = guard.copy()
-        self._weigh()
+        data, self.tick, self.resting, rest, guard = snapshot
+        self.rest, self.guard = rest.copy(), guard.copy()
+        self.rest.weigh(self.model.dof_length)
         mujoco.mj_copyData(self.data, self.model, data)
 
     # --- time ------------------------------------------------------------------------------------
@@ -152,6 +150,7 @@ class MujocoEngine:
     ) -> StateTensor:
         """See :class:`newtongs.world.simulation.Engine`."""
         if self.tick == 0:
+            self.nearby.forget()
             _separate(self.model, self.data, self.driven)
         frames = []
         for done, time in enumerate(times):
@@ -179,18 +178,23 @@ class MujocoEngine:
             self._step(due)
             if due % WATCHED == 0:
                 self._watch()
-                self._rest()
+                self.rest.count(self.data.qvel, self.guard.open, WATCHED)
+                self.rest.weigh(self.model.dof_length)
                 self.resting = not (self.data.ntree_awake or self.driven)
         if self.driven:
             self._drive()
         _check(self.data)
 
     def _step(self, due: int) -> None:
-        """MuJoCo's own loop, unless each tick is looked at."""
-        if self.recorder is None:
+        """MuJoCo's own loop, unless each tick is looked at: before what is near, then contacts."""
+        if self.recorder is None and not self.nearby.useful:
             mujoco.mj_step(self.model, self.data, due - self.tick)
-        else:
-            self.recorder.step(self.model, self.data, self.tick, due)
+            self.tick = due
+        for now in range(self.tick, due):
+            self.nearby.update(self.data, 1 / TICKS)
+            mujoco.mj_step(self.model, self.data)
+            if self.recorder is not None:
+                self.recorder.note(self.data, now)
         self.tick = due
 
     def _watch(self) -> None:
@@ -209,7 +213,7 @@ class MujocoEngine:
         z = self.states
         rate = State(self.dynamics.rates(z.to(self.dynamics.like)).detach().cpu().double())
         # A force would wake what sleeps, and keep awake what is about to.
-        awake = (self.quiet < QUIET) & ~self.asleep.numpy()
+        awake = ~self.rest.is_due & ~self.asleep.numpy()
         gravity = torch.tensor(GRAVITY).to(self.dynamics.like).double().cpu().numpy()
         mass = self.model.body_mass[1:, None]
         frame = self.data.ximat[1:].reshape(-1, 3, 3)  # the axes of inertia
@@ -220,28 +224,6 @@ class MujocoEngine:
         torque = np.einsum("kij,kj->ki", frame, inner)
         # Not a product with ``awake``: a negative zero would be a force to MuJoCo.
         self.data.xfrc_applied[1:] = np.where(awake[:, None], np.hstack([force, torque]), 0.0)
-
-    def _rest(self) -> None:
-        """Let sleep what has been slow for a quarter of a second, and does not become faster.
-
-        MuJoCo's own rule, ten slow ticks, would stop a thing at the top of its flight. So its
-        tolerance is next to nothing, and velocities weigh next to nothing where sleep is due. It
-        decides by islands: what touches something that still moves stays awake.
-        """
-        rate = self.data.qvel.reshape(-1, 6)
-        speed, turn = (np.linalg.norm(x, axis=-1) for x in (rate[:, :3], rate[:, 3:]))
-        self.aloft = np.where(self.guard.open, 0, self.aloft + WATCHED)
-        moving = (speed > SLOW) | (turn > SLOW_TURN) | (self.aloft > QUIET // 2)  # it may float
-        self.quiet = np.where(moving, 0, self.quiet + WATCHED)
-        pace = speed / SLOW + turn / SLOW_TURN
-        self.halfway = np.where(self.quiet == QUIET // 2, pace, self.halfway)
-        growing = (pace > START) & (pace > GROWTH * self.halfway)  # it begins to slide or to tip
-        self.quiet[(self.quiet == QUIET) & growing] = 0
-        self._weigh()
-
-    def _weigh(self) -> None:
-        weight = np.where(self.quiet >= QUIET, SLEEPY, 1.0)
-        self.model.dof_length[:] = np.repeat(weight, 6)
 
     def _drive(self) -> None:
         """Set the bodies whose motion is prescribed to where they are now."""

@@ -11,6 +11,7 @@ import numpy as np
 import numpy.typing as npt
 import torch
 
+from ...threads import threads
 from ..gaussians import GaussianScene
 from .completion import Around
 from .cutting import DEEP, Copies, Parts, colors_near, discs
@@ -128,10 +129,12 @@ def _look(parts: Parts, view: View, standing: Array) -> _Look | None:
     if ring.sum() < FEWEST:
         return None
     palette = view.color[ring]
-    off = _strangeness(view.color.reshape(-1, 3), palette).reshape(ring.shape)
-    most = max(TOLERANCE * float(np.quantile(off[ring], STRAYING)), LEAST_TOLERANCE)
     opaque = float(np.median(view.alpha[ring]))
-    whole = parts.outline & (view.alpha >= WHOLE * opaque) & (off <= most)
+    whole = parts.outline & (view.alpha >= WHOLE * opaque)
+    off = np.full(ring.shape, np.inf)
+    off[ring | whole] = _strangeness(view.color[ring | whole], palette)
+    most = max(TOLERANCE * float(np.quantile(off[ring], STRAYING)), LEAST_TOLERANCE)
+    whole &= off <= most
     return _Look(view, palette, off, most, whole, float(1 - whole[ring].mean()), opaque)
 
 
@@ -140,7 +143,7 @@ def _strangeness(colors: Array, palette: Array) -> Array:
     from scipy.spatial import cKDTree
 
     k = max(round(RARE * len(palette)), 1)
-    return np.asarray(cKDTree(palette).query(colors, k=[k])[0][:, 0])
+    return np.asarray(cKDTree(palette).query(colors, k=[k], workers=threads())[0][:, 0])
 
 
 def _hole(parts: Parts, look: _Look) -> Array | None:
@@ -185,9 +188,12 @@ def _removed(
     for axis in range(3):
         for sign in (-1.5, 1.5):
             reaches |= ~plan.at(near, x + sign * arm[:, :, axis])
-    off = _strangeness(found.scene.colors.double().numpy()[slab], look.palette)
+    inside = plan.at(hole, x)
+    wide = np.flatnonzero(inside & reaches)
+    colors = found.scene.colors.double().numpy()[slab[wide]]
+    inside[wide] = _strangeness(colors, look.palette) > look.most
     out = np.zeros(len(found.x), bool)
-    out[slab[plan.at(hole, x) & ~(reaches & (off <= look.most))]] = True
+    out[slab[inside]] = True
     return out
 
 
