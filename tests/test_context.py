@@ -23,7 +23,13 @@ from newtongs.dynamics.context import (
     load_pretrained_context,
 )
 from newtongs.dynamics.context.dual import Dual, exp, saturated, silu, sine_cosine, tanh
-from newtongs.dynamics.context.fitting import Fitting, continued, interpolated, predict
+from newtongs.dynamics.context.fitting import (
+    Fitting,
+    continued,
+    interpolated,
+    predict,
+    predict_many,
+)
 from newtongs.dynamics.context.model import prepared
 from newtongs.dynamics.context.noise import add_noise
 from newtongs.dynamics.context.tracks import FEATURES, G, clock, landing, tracks
@@ -548,3 +554,28 @@ def test_the_kernel_gives_what_the_model_gives():
     first, probability, likeliest = map(float, done.stdout.split())
     assert max(first, likeliest) < 0.05
     assert probability < 0.01
+
+
+def test_many_starts_of_an_object_are_predicted_as_each_alone(pretrained):
+    z0 = states.make(p=(3.0, 0.9, -1.0), s=(0.5, 0.6, 0.4), v=(1.0, 2.0, 0.0), w=(0.0, 1.0, 0.0))
+    starts = torch.stack([z0, states.replace(z0, v=(0, 3, 1)), states.replace(z0, w=(2, 0, 1))])
+    times = torch.linspace(0, 2, 13, dtype=torch.float64)
+    alone = torch.stack([predict(pretrained, one, times) for one in starts])
+    torch.testing.assert_close(predict_many(pretrained, starts, times), alone, atol=1e-5, rtol=1e-5)
+
+
+def test_a_goal_is_searched_among_predictions():
+    from newtongs import animate
+    from newtongs.pushes import Physics
+    from newtongs.templates.objects import red_cube
+
+    made = animate(
+        red_cube(), select="all", up=(0, 1, 0), floor=-0.6, goal="displace 0.7 0 0",
+        physics=Physics("context"),
+    )  # fmt: skip
+    z = made.world.state_to_physics(made.states[0])
+    missed = State(z).p[-1] - State(z).p[0] - torch.tensor([0.7, 0.0, 0.0])
+    assert made.about.goal_missed_by == pytest.approx((float(missed.norm()),), abs=2e-3)
+    assert missed.norm() < 0.2
+    expected = predict(load_pretrained_context(), z[0], made.times)
+    assert (State(expected).p - State(z).p).abs().max() < 0.02  # nothing else moved it

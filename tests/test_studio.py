@@ -9,7 +9,7 @@ import newtongs
 from newtongs.cli.words import parse_push
 from newtongs.errors import InputError
 from newtongs.exports import load_animation
-from newtongs.pushes import Push
+from newtongs.pushes import Physics, Push
 from newtongs.scene import GaussianScene
 from newtongs.scene.find.rays import crossings, first_opaque, struck
 from newtongs.scene.world_frame import WorldFrame
@@ -508,3 +508,20 @@ def test_a_kept_simulation_gives_the_bits_of_a_fresh_one(picked):
     session.push(0, restitution=0.2)
     session.states()
     assert session._compiled is not kept  # materials are compiled in
+
+
+def test_predictions_of_the_context_model_are_played(picked):
+    from newtongs import animate
+
+    session, _ = picked
+    session.push(0, velocity=(1.0, 2.0, 0.0))
+    session.choose(dynamics="context")
+    recipe = session.recipe
+    words = {"pushes": recipe.pushes, "seconds": recipe.seconds, "fps": recipe.fps}
+    same(session.animation(), animate("sunny_park", physics=Physics("context"), **words))
+    path = State(session.states()[:, 0]).p
+    session.push(0, velocity=(-1.0, 2.0, 0.5))  # the kept simulation must not serve this one
+    assert (State(session.states()[:, 0]).p[-1] - path[-1]).norm() > 0.1
+    coarse = session.coarse(0, velocity=(1.0, 2.0, 0.0))
+    assert (coarse[-1] - path[-1]).norm() < 0.05
+    assert "--dynamics context" in recipe.command()

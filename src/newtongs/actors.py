@@ -21,7 +21,7 @@ from .scene.placing import extent, moved
 from .scene.world_frame import WorldFrame
 from .stage import Stage, Told, seen_later
 from .state import State, replace
-from .types import StateTensor, Vec3
+from .types import StateTensor, Times, Vec3
 from .world.bodies import Body, Track
 from .world.shapes import Shape
 
@@ -175,6 +175,14 @@ def predicted_track(z0: StateTensor, seconds: float) -> Track:
     frames = max(math.ceil(seconds * RATE) + 1, 2)
     times = torch.arange(frames, dtype=torch.float64) / RATE
     return Track(times, predict(load_pretrained_context(), z0.double(), times))
+
+
+def predicted_paths(z0: StateTensor, times: Times) -> StateTensor:
+    """The same at some times ``(N, T, 22)``, of an object that starts in many ways ``(N, 22)``."""
+    from .dynamics.context import load_pretrained_context
+    from .dynamics.context.fitting import predict_many
+
+    return predict_many(load_pretrained_context(), z0, times)
 
 
 def raise_for_motions(stage: Stage, pushes: Sequence[Push], seed: int) -> Stage:

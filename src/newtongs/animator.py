@@ -4,15 +4,22 @@ import math
 from collections.abc import Sequence
 from dataclasses import replace as changed
 from pathlib import Path
-from typing import Unpack
+from typing import Any, Unpack
 
 import numpy as np
 import torch
 from torch import Tensor
 
 from . import __version__
-from .actors import about_objects, make_bodies, raise_for_motions, refuse_inside
-from .dynamics.search import Goal, search
+from .actors import (
+    about_objects,
+    make_bodies,
+    predicted_paths,
+    predicted_track,
+    raise_for_motions,
+    refuse_inside,
+)
+from .dynamics.search import Goal, SearchRanges, search
 from .dynamics.surfaces import Box, Plane
 from .errors import InputError
 from .ground import Ground, make_ground
@@ -35,6 +42,9 @@ from .world.simulation import EngineName, Simulation
 
 DISC = 3.0  # radius of the visible floor beyond the way, in heights of the object
 AT_REST = 0.01  # of its scale, and in quaternions: what moves less is taken to stay in its place
+# Pushes that are tried where ContextNND foresees the motion: what rises fast it takes to be thrown
+# in one of many ways, or to be weightless.
+FORESEEN = SearchRanges(v_xz=(-2.0, 2.0), v_y=(-0.5, 2.5))
 NEAR = 0.02  # of an object's size: what comes so near to the lower floor makes it visible
 
 
@@ -121,6 +131,8 @@ def animate(
     _check_unit(meters_per_unit)
     if loose and physics.contact == "paper":
         raise InputError("loose objects need contact 'world'; in the paper's engine nothing meets")
+    if goal is not None:
+        _refuse_motions(pushes)
     stage = pick(
         scene, pushes, up=up, height=floor, cameras=cameras, loose=loose, axes=axes, level=level,
         whole=not (keep_ghosts or physics.literal),
@@ -290,22 +302,26 @@ def aimed(
 ) -> list[Body]:
     """The bodies with the velocities that come nearest to the goal.
 
-    The model screens all candidates over a plain floor; the best are played in the world.
+    The model screens all candidates over a plain floor; the best are played in the world. What
+    follows a prediction is not: nothing is in its way.
     """
     aim, seconds, found = Goal.parse(goal), float(times[-1]), list(bodies)
+    options: dict[str, Any] = {"seconds": seconds, "fps": (len(times) - 1) / seconds}
     for i in range(stage.count):
-        if found[i].track is not None:
-            follows = "a prediction" if physics.predicted else "a named motion"
-            raise InputError(f"object {i} follows {follows}; a goal needs a free one")
-        playing = None
-        if physics.contact == "world":
-            playing = _Played(i, found, around, physics, times, progress)
-        best = search(
-            physics.model, aim, base=found[i].z0, seconds=seconds,
-            fps=(len(times) - 1) / seconds, play=playing, progress=progress,
-        )  # fmt: skip
-        found[i] = changed(found[i], state=best.z0)
+        if physics.predicted:
+            options |= {"predict": predicted_paths, "ranges": FORESEEN}
+        elif physics.contact == "world":
+            options["play"] = _Played(i, found, around, physics, times, progress)
+        best = search(physics.model, aim, base=found[i].z0, progress=progress, **options).z0
+        track = predicted_track(best, seconds) if physics.predicted else None
+        found[i] = changed(found[i], state=best, track=track)
     return found
+
+
+def _refuse_motions(pushes: Sequence[Push]) -> None:
+    for i, push in enumerate(pushes):
+        if push.motion is not None:
+            raise InputError(f"object {i} follows a named motion; a goal needs a free one")
 
 
 def misses(stage: Stage, goal: str, states: Sequence[StateTensor]) -> tuple[float, ...]:

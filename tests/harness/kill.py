@@ -24,6 +24,14 @@ from pathlib import Path
 
 SEED = 16
 ANIMATE = ["--seconds", "0.5", "--size", "96", "96"]
+FILMS = """
+name = "tiny"
+scenes = ["sunny_park"]
+count = 4
+films_a_shard = 1
+frames = 8
+size = [64, 64]
+"""
 COMMANDS = {
     "animate": ["animate", "sunny_park", "--out", "OUT", *ANIMATE],
     "animate-usd-ply": [
@@ -43,6 +51,15 @@ COMMANDS = {
     ],
     "common12": ["data", "common12", "--out", "OUT"],
     "train": ["train", "--data", "SHARED/state32", "--out", "OUT", "--epochs", "3"],
+    "train-context": [
+        "train-context", "--out", "OUT", "--preset", "laptop", "--updates", "60", "--batch", "64",
+        "--pool", "64", "--rounds", "1", "--warm-up", "5", "--save-every", "20",
+    ],
+    "continue": [
+        "continue", "SHARED/sunny_park.json", "--out", "OUT", "--seconds", "0.5",
+        "--size", "96", "96",
+    ],
+    "factory": ["factory", "SHARED/tiny.toml", "--out", "OUT", "--workers", "1"],
     "gallery": ["gallery", "--out", "OUT/a.png"],
     "figure": ["figure", "motions", "--out", "OUT/a.png"],
 }  # fmt: skip
@@ -98,6 +115,7 @@ def prepared(shared: Path) -> None:
         child = run(words)
         _, said = child.communicate()
         assert child.returncode == 0, said
+    (shared / "tiny.toml").write_text(FILMS)
     (shared / "ready").write_text("")
 
 

@@ -43,6 +43,8 @@ Interval: TypeAlias = tuple[float, float]
 # Plays candidates (k, 22): their paths (k, T, 22), and how far each reaches below its centre at the
 # end (k,).
 Play: TypeAlias = Callable[[StateTensor], tuple[StateTensor, Tensor]]
+# Paths (N, T, 22) of candidates (N, 22) at times (T,).
+Predict: TypeAlias = Callable[[StateTensor, Times], StateTensor]
 
 
 @dataclass(frozen=True)
@@ -164,6 +166,7 @@ def search(
     fps: float = 24.0,
     top: int = 8,
     play: Play | None = None,
+    predict: Predict | None = None,
     progress: Progress | None = None,
 ) -> Found:
     """The initial states that come nearest to a goal.
@@ -181,6 +184,7 @@ def search(
         fps: frames a second of the animation to come: the best are rolled out in its substeps.
         top: how many to return.
         play: plays the best 32 where they will really move; their scores there count.
+        predict: moves the candidates instead of the model.
         progress: called with ("search", candidates done, candidates in all).
     """
     goal = Goal.parse(goal) if isinstance(goal, str) else goal
@@ -192,9 +196,9 @@ def search(
     z0 = z0.to(model.like)
     times, played = _looks(model, seconds, fps)
     if candidates > SCREENED:
-        scores, _ = _scored(model, goal, z0, times, progress)
+        scores, _ = _scored(predict or predictor(model), goal, z0, times, progress)
         z0 = z0[scores.argsort(stable=True)[:SCREENED]]
-    scores, misses = _scored(played, goal, z0, times)
+    scores, misses = _scored(predict or predictor(played), goal, z0, times)
     if play is not None:
         z0 = z0[scores.argsort(stable=True)[:PLAYED]]
         paths, radius = play(z0)
@@ -204,14 +208,14 @@ def search(
 
 
 def _scored(
-    model: Dynamics,
+    predict: Predict,
     goal: Goal,
     z0: StateTensor,
     times: Times,
     progress: Progress | None = None,
 ) -> tuple[Tensor, Tensor]:
     """Scores and misses ``(N,)`` of candidates, in batches."""
-    predict, scores, misses = predictor(model), [], []
+    scores, misses = [], []
     for start in range(0, len(z0), BATCH):
         batch = z0[start : start + BATCH]
         paths = predict(batch, times)

@@ -10,7 +10,7 @@ from typing import Any, Literal
 from ..errors import InputError, unknown_name
 from ..pushes import PAPER, Physics, Push
 
-DYNAMICS = ("analytic", "structured", "learned", "paper")
+DYNAMICS = ("analytic", "structured", "learned", "context", "paper")
 FPS = 30.0  # a page shows motion at that rate; films are made of the same frames
 
 
@@ -38,7 +38,7 @@ class Recipe:
     floor: float | None = None
     loose: bool = False
     solid: bool = True
-    dynamics: Literal["analytic", "structured", "learned", "paper"] = "analytic"
+    dynamics: Literal["analytic", "structured", "learned", "context", "paper"] = "analytic"
     """How objects move; paper is the paper's procedure to the letter."""
     kicks: tuple[Kick, ...] = field(default=())
     """Of a live run, in their order; none for a run that is only started."""

@@ -27,7 +27,15 @@ from . import home, words
 from .live import LiveRun
 from .pointing import Ray, ray_in_scene
 from .recipe import Kick, Recipe
-from .stages import Compiled, Ready, animation_of, coarse_path, made_ready, tried
+from .stages import (
+    Compiled,
+    Ready,
+    animation_of,
+    coarse_path,
+    made_ready,
+    predicted_path,
+    tried,
+)
 
 DIGITS = 3  # of velocities that were chosen for a person
 STEP = 0.04  # physics units by which a selection is grown or shrunk at once
@@ -245,8 +253,10 @@ class Session:
         ``velocity`` and ``spin`` are tried without being chosen.
         """
         self._require(index)
-        body = self.ready.bodies[index]
-        return coarse_path(tried(body, velocity, spin), self._recipe.seconds)
+        body = tried(self.ready.bodies[index], velocity, spin)
+        predicted = self._recipe.physics.predicted and self._recipe.pushes[index].motion is None
+        path = predicted_path if predicted else coarse_path
+        return path(body, self._recipe.seconds)
 
     def states(self) -> StateTensor:
         """States ``(T, K, 22)`` of all frames in the physics frame, as they will be."""

@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from .. import rotations
-from ..actors import make_bodies, raise_for_motions
+from ..actors import make_bodies, predicted_paths, raise_for_motions
 from ..animator import about_stage, as_animation, frame_times, simulated
 from ..dynamics.surfaces import FLOOR
 from ..dynamics.variants import choose
@@ -211,3 +211,9 @@ def coarse_path(body: Body, seconds: float) -> Vec3:
     way = State(newton.run(times)[:, 0]).p.double().clone()
     way[:, 1] -= lift
     return way
+
+
+def predicted_path(body: Body, seconds: float) -> Vec3:
+    """The way ``(24, 3)`` of an object that follows what ContextNND makes of its start."""
+    times = torch.linspace(0, seconds, COARSE, dtype=torch.float64)
+    return State(predicted_paths(body.z0[None], times)[0]).p

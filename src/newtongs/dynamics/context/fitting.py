@@ -108,6 +108,20 @@ def predict(model: ContextNND, z0: StateTensor, times: Times, *, floor: float = 
 
 
 @torch.no_grad()
+def predict_many(
+    model: ContextNND, z0: StateTensor, times: Times, *, floor: float = 0.0
+) -> StateTensor:
+    """The same ``(N, T, 22)`` for one object that starts in many ways ``(N, 22)``.
+
+    Its pose and size are those of the first; velocities, spins and materials may differ.
+    """
+    fit = Fitting.of(z0[0].double(), floor=floor)
+    read = fit.to_model(z0.double()).unsqueeze(1)
+    found = model.likeliest(read.to(model.like), (times.double() / fit.pace).to(model.like))
+    return fit.to_world(found.double())
+
+
+@torch.no_grad()
 def continued(
     model: ContextNND, observed: StateTensor, at: Times, times: Times, *, floor: float = 0.0
 ) -> Guess:
