@@ -54,6 +54,13 @@ def test_a_picture_that_fits_in_no_memory(tmp_path, capsys, monkeypatch):
     assert "a picture of 16000 x 16000 pixels takes 12.3 GB to draw, 8.0 GB are free" in said
 
 
+def test_the_renderer_of_the_paper_takes_more_of_it(tmp_path, capsys, monkeypatch):
+    monkeypatch.setattr(estimates, "available_memory", lambda: 8 * 10**9)
+    words = ["animate", "bowling", "--out", str(tmp_path), "--size", "8192", "8192"]
+    said = refused(capsys, *words, "--renderer", "light", "--formats", "png")
+    assert "a picture of 8192 x 8192 pixels takes 8.1 GB to draw, 8.0 GB are free" in said
+
+
 def test_a_large_sequence_needs_a_yes(tmp_path, capsys):
     words = ["animate", "bowling", "--out", str(tmp_path), "--formats", "ply", "--fps", "1000"]
     said = refused(capsys, *words, "--seconds", "100")

@@ -110,7 +110,8 @@ class Picture:
         formats = parse_formats(self.formats)
         drawn = any(FORMATS[each].pictures for each in formats)
         size = self.picture_size() if drawn else (0, 0)
-        estimate = estimated(frames, size, scenes() if "ply" in formats else (), self.sh_degree)
+        shown = scenes() if "ply" in formats else ()
+        estimate = estimated(frames, size, shown, self.sh_degree, self.renderer)
         estimate.check(out, sure=self.yes)
         for line in estimate.told():
             print(line)

@@ -9,7 +9,8 @@ from ..errors import InputError
 from ..limits import MANY_BYTES, free_bytes, no_room
 from ..scene.gaussians import GaussianScene
 
-PIXEL_BYTES = 48  # that drawing a pixel takes with ewa, of all buffers together
+# That drawing a pixel takes, of all buffers together: measured 20 with ewa and 100 with light.
+PIXEL_BYTES, OF_RENDERER = 48, {"light": 120}
 GAUSSIAN_VALUES = 15  # floats of a Gaussian in a .ply beside its colour
 TOLD = 10**9  # bytes from which a sequence is worth a line
 
@@ -25,6 +26,8 @@ class Estimate:
     """Of a frame; 0 where no sequence is written."""
     colors: int = 1
     """Coefficients of colour a channel."""
+    pixel_bytes: int = PIXEL_BYTES
+    """Of memory, that the renderer takes."""
 
     @property
     def pixels(self) -> int:
@@ -34,7 +37,7 @@ class Estimate:
     @property
     def drawing(self) -> int:
         """Bytes of memory while a picture is drawn."""
-        return PIXEL_BYTES * self.pixels
+        return self.pixel_bytes * self.pixels
 
     @property
     def pictures(self) -> int:
@@ -73,11 +76,17 @@ class Estimate:
 
 
 def estimated(
-    frames: int, size: tuple[int, int], scenes: Sequence[GaussianScene], sh_degree: int | None
+    frames: int,
+    size: tuple[int, int],
+    scenes: Sequence[GaussianScene],
+    sh_degree: int | None,
+    renderer: str = "auto",
 ) -> Estimate:
     """Of a film of ``frames``, and of a sequence of the scenes together, if there are some."""
     degrees = [min(x.sh_degree, 3 if sh_degree is None else sh_degree) for x in scenes]
-    return Estimate(frames, size, sum(map(len, scenes)), (max(degrees, default=0) + 1) ** 2)
+    colors = (max(degrees, default=0) + 1) ** 2
+    pixel_bytes = OF_RENDERER.get(renderer, PIXEL_BYTES)
+    return Estimate(frames, size, sum(map(len, scenes)), colors, pixel_bytes)
 
 
 def available_memory() -> int | None:
