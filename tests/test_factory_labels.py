@@ -259,6 +259,24 @@ def test_hidden_points_are_not_visible_in_the_next_frame(cube):
     assert not labels.visible[covered].any()
 
 
+def test_flow_is_finite_where_the_camera_comes_to_what_it_saw(cube):
+    spec, film, source = cube
+    camera = view(film, spec)
+    near = label_view(film.animation, camera, source.color).depth[0].astype(float)
+    near = near[near > 0].min() / film.animation.world.scale
+    cameras = []
+    for t in range(spec.frames):  # straight ahead, past the nearest points
+        w2c = camera.w2c.clone()
+        w2c[2, 3] -= 4 * near * t / spec.frames
+        cameras.append(replace(camera, w2c=w2c))
+    with np.errstate(over="raise"):
+        labels = label_view(film.animation, cameras, source.color)
+    far = np.abs(labels.flow.astype(float)).max(-1) > max(spec.size)
+    assert far.any()
+    assert np.isfinite(labels.flow).all()
+    assert not labels.visible[far].any()
+
+
 def test_cameras_of_the_physics_frame_see_the_same_pixels(ball_and_pins):
     spec, film, _ = ball_and_pins
     camera, world = view(film, spec), film.animation.world

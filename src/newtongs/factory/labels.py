@@ -24,6 +24,7 @@ SAME_DEPTH = 0.02  # relative: a point this near to what the next frame shows th
 HALF = np.float16
 PIXEL_STEP = 1 / 64  # flow is rounded to this: a tenth of what matters, and half the bytes
 METRE_STEP = 2.0**-13  # scene flow likewise: an eighth of a millimetre
+LARGEST = 60_000  # in half precision; a point that comes into the camera's plane flows without end
 
 
 class ViewLabels(NamedTuple):
@@ -125,7 +126,7 @@ def label_view(
         out.rgb[t] = np.rint(255 * picture.color.cpu().numpy().clip(0, 1)).astype(np.uint8)
         inside = (labels.slot >= 0) & (labels.slot < motion.objects)
         out.ids[t] = np.where(inside, labels.slot + 1, 0)
-        out.depth[t] = animation.world.scale * labels.depth
+        out.depth[t] = np.minimum(animation.world.scale * labels.depth, LARGEST)
         if before is not None:
             step = Step(animation, motion, views, t - 1, before, labels)
             step.write(out, static=still)
@@ -190,5 +191,5 @@ class Step(NamedTuple):
 
 
 def rounded(x: Array, step: float) -> Array:
-    """To multiples of ``step``."""
-    return step * np.rint(x / step)
+    """To multiples of ``step``, and to what half precision holds."""
+    return np.nan_to_num(step * np.rint(x / step)).clip(-LARGEST, LARGEST)
