@@ -93,10 +93,10 @@ def filled(words: list[str], out: Path, shared: Path) -> list[str]:
 
 
 def prints(folder: Path) -> dict[str, str]:
-    """Fingerprints of all files, without what tells of the clock."""
+    """Fingerprints of all files, without what tells of the clock; ``log`` is the factory's."""
     found = {}
     for path in sorted(folder.rglob("*")):
-        if path.is_file() and "tensorboard" not in path.parts:
+        if path.is_file() and not {"tensorboard", "log"} & {*path.parts}:
             content = CLOCKS.sub(b"", path.read_bytes().replace(str(folder).encode(), b""))
             found[str(path.relative_to(folder))] = hashlib.sha256(content).hexdigest()
     return found
