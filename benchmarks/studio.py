@@ -146,12 +146,16 @@ def opened(path: Path) -> tuple[Studio, Reader, list[Row]]:
     return studio, reader, rows
 
 
+def words_of(session: Session) -> list[str]:
+    """Objects that the file marks, or those that were found."""
+    marked = [f"id:{i}" for i in session.scene.object_ids if i >= 0]
+    return marked or [f"cluster:{c.id}" for c in session.clusters]
+
+
 def picked(studio: Studio, reader: Reader) -> list[Row]:
     """Objects picked one after the other."""
-    session, rows = studio.page.open_session, []
-    marked = [f"id:{i}" for i in session.scene.object_ids if i >= 0]
-    words = marked or [f"cluster:{c.id}" for c in session.clusters]
-    for k, word in enumerate(words[:OBJECTS]):
+    rows: list[Row] = []
+    for k, word in enumerate(words_of(studio.page.open_session)[:OBJECTS]):
         took = timed(studio, partial(studio.page.picking.add, word), reader)
         rows.append(Row(f"pick object {k} ({word})", str(took)))
         if k in (0, OBJECTS - 1):

@@ -560,8 +560,12 @@ def test_many_starts_of_an_object_are_predicted_as_each_alone(pretrained):
     z0 = states.make(p=(3.0, 0.9, -1.0), s=(0.5, 0.6, 0.4), v=(1.0, 2.0, 0.0), w=(0.0, 1.0, 0.0))
     starts = torch.stack([z0, states.replace(z0, v=(0, 3, 1)), states.replace(z0, w=(2, 0, 1))])
     times = torch.linspace(0, 2, 13, dtype=torch.float64)
+    many = predict_many(pretrained, starts, times)
     alone = torch.stack([predict(pretrained, one, times) for one in starts])
-    torch.testing.assert_close(predict_many(pretrained, starts, times), alone, atol=1e-5, rtol=1e-5)
+    torch.testing.assert_close(many, alone, atol=1e-5, rtol=1e-5)
+    assert (State(many[1]).p - State(many[0]).p).norm(dim=-1).max() > 0.1
+    late = predict_many(pretrained, starts, times[4:])  # the start counts, not the first time
+    torch.testing.assert_close(late, many[:, 4:], atol=1e-5, rtol=1e-5)
 
 
 def test_a_goal_is_searched_among_predictions():

@@ -1,6 +1,8 @@
 """Sizes that cannot end well are refused before the work, with the estimate."""
 
 import json
+import subprocess
+import sys
 import time
 
 import numpy as np
@@ -89,3 +91,31 @@ def test_the_estimate_of_a_sequence_is_its_size(tmp_path, degree):
     wanted = estimated(3, (0, 0), [animation.scene], degree).sequence
     got = sum(path.stat().st_size for path in paths)
     assert wanted <= got < 1.01 * wanted + 3 * 3000
+
+
+DRAWN = """
+import resource, sys, torch
+from newtongs.render import render
+from newtongs.scene.framing import fit_camera
+from newtongs.templates import named_scene
+
+scene, up = named_scene("sunny_park").scene(), torch.tensor([0.0, 1, 0]).double()
+
+def peak(side):
+    camera = fit_camera(scene.means.double(), up, width=side, height=side, azimuth=25)
+    render(scene, camera, backend=sys.argv[1])
+    return 1024 * resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+
+before = peak(256)
+print((peak(3000) - before) / 3000**2)
+"""
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="memory is counted in other units there")
+@pytest.mark.parametrize("renderer", ["ewa", "light"])
+def test_a_picture_takes_no_more_than_is_asked_for(renderer):
+    words = [sys.executable, "-c", DRAWN, renderer]
+    for _ in range(2):  # where kernels are compiled for the first time, that is the peak
+        taken = float(subprocess.run(words, check=True, capture_output=True, text=True).stdout)
+    asked = estimates.OF_RENDERER.get(renderer, estimates.PIXEL_BYTES)
+    assert asked / 4 < taken < asked

@@ -100,11 +100,9 @@ class Guess(NamedTuple):
     states: StateTensor  # (T, 22)
 
 
-@torch.no_grad()
 def predict(model: ContextNND, z0: StateTensor, times: Times, *, floor: float = 0.0) -> StateTensor:
     """The likeliest motion ``(T, 22)`` of an object that starts as ``z0 (22,)``."""
-    z = z0.double().unsqueeze(0)
-    return _guess(model, Fitting.of(z[0], floor=floor), z, torch.zeros(1).double(), times).states
+    return predict_many(model, z0.unsqueeze(0), times, floor=floor)[0]
 
 
 @torch.no_grad()
@@ -117,8 +115,9 @@ def predict_many(
     """
     fit = Fitting.of(z0[0].double(), floor=floor)
     read = fit.to_model(z0.double()).unsqueeze(1)
-    found = model.likeliest(read.to(model.like), (times.double() / fit.pace).to(model.like))
-    return fit.to_world(found.double())
+    elapsed = torch.cat([torch.zeros(1).double(), times.double()]) / fit.pace
+    found = model.likeliest(read.to(model.like), elapsed.to(model.like))
+    return fit.to_world(found[:, 1:].double())
 
 
 @torch.no_grad()

@@ -22,7 +22,7 @@ from ..gaussians import BACKGROUND, GaussianScene
 from .floor import Floor, plane_axes
 from .hovering import joined
 from .memory import last_of
-from .samples import SOLID, middle_and_reach
+from .samples import SOLID, middle_and_reach, rows_in_box
 from .voxels import FLAT, Voxels
 
 PROBES, NEIGHBOURS = 40, 8  # Gaussians at which the spacing is measured, and what counts as near
@@ -275,7 +275,7 @@ def _with_foot(
     cover = scene.means[body] @ across
     low, high = cover.amin(0), cover.amax(0)
     margin = 0.3 * (high - low).amax()
-    near = _between(flat, low - margin, high + margin)
+    near = rows_in_box(flat, low - margin, high + margin)
     ground, flat = ground[near], flat[near]
     under = _covered(flat, cover, voxel)
     foot, rest = ground[under], ground[~under]
@@ -285,13 +285,6 @@ def _with_foot(
     mask = c.mask.clone()
     mask[foot[like_body < like_floor]] = True
     return replace(c, mask=mask, count=int(mask.sum()), mass=float(scene.opacities[mask].sum()))
-
-
-def _between(points: Tensor, low: Tensor, high: Tensor) -> Tensor:
-    """Indices of the points ``(n, 2)`` in a rectangle; one side first, which leaves few."""
-    x, y = points.unbind(-1)
-    rows = ((x > low[0]) & (x < high[0])).nonzero().squeeze(-1)
-    return rows[(y[rows] > low[1]) & (y[rows] < high[1])]
 
 
 def _covered(points: Tensor, cover: Tensor, size: float) -> Tensor:

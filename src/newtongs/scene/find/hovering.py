@@ -12,7 +12,7 @@ from torch import Tensor
 
 from ...types import Vec3
 from ..gaussians import GaussianScene
-from .samples import SOLID
+from .samples import SOLID, rows_in_box
 
 LARGER = 3.0  # times as many Gaussians has the thing that it belongs to, at least
 NEAR = 0.25  # of that thing's size: so far away it may be
@@ -94,19 +94,10 @@ def _alone(groups: _Groups, one: int, host: int) -> bool:
     """Whether nothing but ``host`` is around: no shelf, no wall, no lamp's cord."""
     own = groups.means(one)
     room = AROUND * _edges(own).amax()
-    around = _between(groups.scene.means, own.amin(0) - room, own.amax(0) + room)
+    around = rows_in_box(groups.scene.means, own.amin(0) - room, own.amax(0) + room)
     label, opacity = groups.labels[around], groups.scene.opacities[around]
     others = (label != host) & (label != one) & (opacity >= SOLID)
     return bool(others.sum() <= ALONE * len(own))
-
-
-def _between(points: Vec3, low: Vec3, high: Vec3) -> Tensor:
-    """Indices of the points ``(n, 3)`` in a box, one side after the other: each leaves few."""
-    rows = ((points[:, 0] > low[0]) & (points[:, 0] < high[0])).nonzero().squeeze(-1)
-    for k in (1, 2):
-        x = points[rows, k]
-        rows = rows[(x > low[k]) & (x < high[k])]
-    return rows
 
 
 def _gap(a: Vec3, b: Vec3) -> float:

@@ -49,6 +49,16 @@ class Sample(NamedTuple):
         return Sample(self.x[:k], w, many, normals, flat, self.middle, self.reach)
 
 
+def rows_in_box(points: Tensor, low: Tensor, high: Tensor) -> Tensor:
+    """Indices of the points ``(n, d)`` in a box, one side after the other: each leaves few."""
+    x = points[:, 0]
+    rows = ((x > low[0]) & (x < high[0])).nonzero().squeeze(-1)
+    for k in range(1, points.shape[1]):
+        x = points[rows, k]
+        rows = rows[(x > low[k]) & (x < high[k])]
+    return rows
+
+
 def sample(scene: GaussianScene, random: torch.Generator) -> Sample:
     """At most ``SAMPLE`` opaque Gaussians, spread over the scene's surfaces.
 
