@@ -4,25 +4,27 @@
 
 Every state has some channels from 1e-45 to 3e38, zero, at the limit or no number at all. What the
 edge accepts must stay finite in the reference and in each fast path; what it refuses must be
-refused by each. MuJoCo takes one state at a time and gets a share. Seeded; --start goes on.
+refused by each. MuJoCo takes one state at a time and gets a share. Seeded; --start goes on. Where
+there is CUDA its kernels are walked too; --only names the paths to walk.
 """
 
 import argparse
+import copy
 import sys
 import time
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 import torch
 
 from newtongs import GaussianNND, load_pretrained
-from newtongs.dynamics.backends import advance
+from newtongs.dynamics.backends import advance, predictor
 from newtongs.dynamics.backends.numba_few import rollout_cpu
 from newtongs.dynamics.config import NNDConfig
 from newtongs.dynamics.surfaces import FLOOR
 from newtongs.dynamics.variants import choose
 from newtongs.errors import InputError
 from newtongs.state import CHANNELS, DIM, LARGEST, State, project, simulable
-from newtongs.world import Body, Shape, Simulation
 
 CHUNK = 50_000
 FRAMES, DT = 9, 1 / 24
@@ -81,6 +83,21 @@ def times() -> torch.Tensor:
 def paths(model: GaussianNND):
     """Every way to compute a rollout of a model: ``z0 (B, 22)`` to ``(B, T, 22)``."""
     dt = [DT] * (FRAMES - 1)
+    return on_cpu(model, dt) | (on_cuda(model) if torch.cuda.is_available() else {})
+
+
+def on_cuda(model: GaussianNND):
+    """The reference and the fused kernels on the GPU."""
+    there = copy.deepcopy(model).cuda()
+    fused = predictor(there)
+    return {
+        "CUDA, reference": lambda z: torch.no_grad()(there.rollout)(z.cuda(), times()).cpu(),
+        "CUDA, kernels": lambda z: fused(z.cuda(), times()).cpu(),
+    }
+
+
+def on_cpu(model: GaussianNND, dt: list[float]):
+    """The reference, compiled code for many and for few, and the world's engine."""
     return {
         "reference": lambda z: torch.no_grad()(model.rollout)(z, times()),
         "compiled, many": lambda z: rollout_cpu(model, z, times()),
@@ -118,6 +135,8 @@ def walk(count: Count, run, good: torch.Tensor, bad: torch.Tensor, seed: int) ->
 
 def mujoco(count: Count, z: torch.Tensor, seed: int) -> None:
     """States one by one through the engine with true shapes: a ball and a box."""
+    from newtongs.world import Body, Shape, Simulation
+
     start = time.perf_counter()
     for i, state in enumerate(z):
         shape = Shape.ball(0.2) if i % 2 else Shape.box((0.2, 0.1, 0.3))
@@ -138,31 +157,40 @@ def main() -> None:
     )
     parser.add_argument("--states", type=int, default=100_000)
     parser.add_argument("--start", type=int, default=0, help="first chunk")
+    parser.add_argument("--only", nargs="+", default=[""], help="paths with one of these in them")
     chosen = parser.parse_args()
-    counts, refusals = walked(chosen.states, chosen.start, tell=True)
-    print(table(counts, chosen.states))
+    counts, refusals = walked(chosen.states, chosen.start, tell=True, only=chosen.only)
+    print(table(counts, CHUNK * -(-chosen.states // CHUNK)))
     print("refused by channel:", ", ".join(f"{k} {n:,}" for k, n in refusals.items() if n))
     sys.exit(any(count.lost or count.wrongly for count in counts.values()))
 
 
-def walked(states: int, start: int = 0, chunk: int = CHUNK, tell: bool = False):
+def walked(
+    states: int,
+    start: int = 0,
+    chunk: int = CHUNK,
+    tell: bool = False,
+    only: Sequence[str] = ("",),
+):
     """Counts by path, and how many states the edge refused for each channel."""
     made = models()
-    counts = {f"{m}: {p}": Count() for m in made for p in paths(made[m])} | {"mujoco": Count()}
+    ways = {name: paths(model) for name, model in made.items()}
+    names = [*(f"{m}: {p}" for m in made for p in ways[m]), "mujoco"]
+    counts = {name: Count() for name in names if any(part in name for part in only)}
     refusals = dict.fromkeys([*CHANNELS, "m (drag)"], 0)
     for seed in range(start, start + -(-states // chunk)):
         z = drawn(chunk, seed)
         for name, model in made.items():
             good = accepted(model, z)
-            for path, run in paths(model).items():
-                if path == "paper engine":  # its bodies were checked before
-                    walk(counts[f"{name}: {path}"], run, z[good], z[:0], seed)
-                else:
-                    walk(counts[f"{name}: {path}"], run, z[good], z[~good][:20], seed)
+            for path, run in ways[name].items():
+                if count := counts.get(f"{name}: {path}"):
+                    checked = path == "paper engine"  # its bodies were checked before
+                    walk(count, run, z[good], z[:0] if checked else z[~good][:20], seed)
         for i, channel in enumerate(CHANNELS):
             refusals[channel] += int((~(z[:, i].abs() <= LARGEST)).sum())
         refusals["m (drag)"] += int((simulable(z) & ~accepted(made["analytic"], z)).sum())
-        mujoco(counts["mujoco"], z[:: max(1, MUJOCO_SHARE * chunk // CHUNK)], seed)
+        if count := counts.get("mujoco"):
+            mujoco(count, z[:: max(1, MUJOCO_SHARE * chunk // CHUNK)], seed)
         if tell:
             lost = sum(len(c.lost) + len(c.wrongly) for c in counts.values())
             print(f"chunk {seed}: {(seed - start + 1) * chunk:,} states, {lost} lost", flush=True)

@@ -4,7 +4,7 @@
 average pixel, which the eye does not see; 50 dB is less than one step of 8 bits.
 """
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 
 import torch
 from torch import Tensor
@@ -18,6 +18,12 @@ from ..types import Vec3
 
 SIZE, AZIMUTHS = 512, (25, 115, 205, 295)
 SAMPLE = 100_000
+
+
+def loss(wanted: GaussianScene, got: GaussianScene, cameras: Sequence[Camera]) -> float:
+    """Decibels between the pictures of two scenes, a camera at a time."""
+    pairs = ((picture(wanted, camera), picture(got, camera)) for camera in cameras)
+    return between(pairs)
 
 
 def between(pictures: Iterable[tuple[Tensor, Tensor]]) -> float:

@@ -136,14 +136,19 @@ class ContextNND(nn.Module):
 
     def contexts(self, readings: Tensor) -> tuple[Tensor, Tensor, Tensor]:
         """Logits ``(B, K)``, gains and offsets ``(B, K, layers, hidden)``."""
+        logits, modulations = self.modulations(readings)
+        gains, offsets = modulations.unbind(-2)
+        return logits, gains, offsets
+
+    def modulations(self, readings: Tensor) -> tuple[Tensor, Tensor]:
+        """Logits ``(B, K)``, and gains beside offsets ``(B, K, layers, 2, hidden)``."""
         x = self.read(readings)
         for block in self.blocks:
             x = block(x)
         x = nn.functional.silu(self.norm(x))
         c = self.config
         shape = (c.hypotheses, c.layers, 2, c.hidden)
-        gains, offsets = self.context(x).unflatten(-1, shape).unbind(-2)
-        return self.logits(x), gains, offsets
+        return self.logits(x), self.context(x).unflatten(-1, shape)
 
     def futures(
         self, z0: StateTensor, times: Tensor, gains: Tensor, offsets: Tensor
@@ -209,9 +214,13 @@ def prepared(observed: Tensor, seen: Tensor | int | None) -> tuple[StateTensor, 
         )
     observed = project(observed[:, :SEEN])
     count = observed.shape[1] if seen is None else seen
+    if not torch.compiler.is_compiling():
+        few, many = (
+            (int(count.min()), int(count.max())) if isinstance(count, Tensor) else (count,) * 2
+        )
+        if not 1 <= few <= many <= SEEN:
+            raise InputError(f"seen: expected 1 to {SEEN} states, got {many if few > 0 else few}")
     count = torch.as_tensor(count, device=observed.device).expand(len(observed))
-    if not torch.compiler.is_compiling() and not 1 <= int(count.min()) <= int(count.max()) <= SEEN:
-        raise InputError(f"seen: expected 1 to {SEEN} states, got {int(count.max())}")
     missing = observed[:, :1].expand(-1, SEEN - observed.shape[1], -1)
     return torch.cat([observed, missing], 1), count
 
