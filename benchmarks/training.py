@@ -5,9 +5,14 @@ arithmetic of f_theta, three times that of a rollout, at the rate of a large flo
 
 Run with: python benchmarks/training.py [--device cuda --sequences 65536] [--only ours eager]
 ``--profile`` prints where an update of ours spends its time, kernel by kernel, instead.
+``--run DATA`` trains one seed on State-32 (made there where it is missing) and prints what of the
+run's time goes into updates, validation and the start.
 """
 
 import argparse
+import json
+import statistics
+import tempfile
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -32,10 +37,12 @@ from rich.table import Table
 from torch import Tensor
 
 from newtongs import GaussianNND, load_pretrained, motions
+from newtongs.datasets import state32
 from newtongs.dynamics import floor
 from newtongs.dynamics.rollout import rollout
 from newtongs.ranks import Ranks
 from newtongs.state import project
+from newtongs.training import train
 from newtongs.training.config import LossWeights, TrainConfig
 from newtongs.training.loss import objective
 from newtongs.training.update import ReferenceUpdate, Update, make_update
@@ -240,6 +247,32 @@ def profile(case: Case) -> Table:
     return table
 
 
+def report_run(data: Path, epochs: int, device: torch.device) -> None:
+    """Train, and print where the seconds went."""
+    began = time.perf_counter()
+    if not (data / "train.pt").exists():
+        state32.build(data, device=device)
+        print(f"State-32 made in {time.perf_counter() - began:.0f} s")
+    with tempfile.TemporaryDirectory() as out:
+        config = TrainConfig(data=data, out=Path(out) / "run", epochs=epochs, device=str(device))
+        began = time.perf_counter()
+        train(config)
+        whole = time.perf_counter() - began
+        lines = (Path(out) / "run" / "metrics.jsonl").read_text().splitlines()
+    rows = [json.loads(line) for line in lines]
+    plain = statistics.median(r["seconds"] for r in rows if "val_total" not in r)
+    later = [r["seconds"] - plain for r in rows[1:] if "val_total" in r]
+    updates, validation = plain * epochs, sum(later) * (1 + 1 / len(later))  # epoch 1's among them
+    start = whole - updates - validation
+    print(
+        f"{epochs} epochs of {config.updates_per_epoch} updates: {whole:.1f} s on {device}, "
+        f"{plain / config.updates_per_epoch:.4f} s an update; updates {updates:.1f} s, "
+        f"{1 + len(later)} validations {validation:.1f} s, start {start:.1f} s: "
+        f"{100 * (validation + start) / whole:.1f} % beside the updates; "
+        f"objective {rows[-1]['val_total']:.4f}"
+    )
+
+
 def main() -> None:
     """Print the table."""
     parser = argparse.ArgumentParser(description=__doc__)
@@ -250,7 +283,12 @@ def main() -> None:
     )
     parser.add_argument("--only", nargs="+", default=[""], help="rows with one of these in them")
     parser.add_argument("--profile", action="store_true", help="ours by kernel (CUDA)")
+    parser.add_argument("--run", type=Path, help="train on State-32 in this folder instead")
+    parser.add_argument("--epochs", type=int, default=100, help="of such a run")
     args = parser.parse_args()
+    if args.run:
+        report_run(args.run, args.epochs, args.device)
+        return
     states = make_states(args.sequences, args.device)
     model = load_pretrained().to(args.device).train()
     case = Case(model, states, args.device, args.micro_batch)

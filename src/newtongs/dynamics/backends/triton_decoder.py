@@ -122,19 +122,48 @@ def closed_forms(z0, times, fx, fdx, tracks, T, n, ROWS: tl.constexpr):
 
 
 @triton.jit
-def _layer(a, da, gain, offset):
-    """SiLU of a modulated layer and its rate, both in half precision."""
-    a = a * gain[None, :] + offset[None, :]
-    sigma = 1 / (1 + tl.exp(-a))
-    h = a * sigma
-    return h.to(tl.float16), ((sigma + h * (1 - sigma)) * (da * gain[None, :])).to(tl.float16)
+def _sigmoid(a, APPROXIMATE: tl.constexpr):
+    """Or the card's own hyperbolic tangent, exact to the eleven bits that are kept."""
+    if APPROXIMATE:
+        tanh = tl.inline_asm_elementwise(
+            "tanh.approx.f32 $0, $1;", "=r,r", [0.5 * a], dtype=tl.float32, is_pure=True, pack=1
+        )
+        sigma = 0.5 * tanh + 0.5
+    else:
+        sigma = 1 / (1 + tl.exp(-a))
+    return sigma
 
 
 @triton.jit
-def _modulation(pointer, stride, layer: tl.constexpr, h):
-    """Gain and offset of a layer's units."""
-    gain = tl.load(pointer + layer * stride + h).to(tl.float32)
-    return 1 + gain, tl.load(pointer + layer * stride + h.shape[0] + h).to(tl.float32)
+def _layer(a, da, context, layer: tl.constexpr, H: tl.constexpr, APPROXIMATE: tl.constexpr):
+    """SiLU of a modulated layer and its rate, both in half precision.
+
+    ``context`` points to the gains and offsets of each layer's units.
+    """
+    h = 2 * layer * H + tl.arange(0, H)
+    gain = 1 + tl.load(context + h).to(tl.float32)[None, :]
+    a = a * gain + tl.load(context + H + h).to(tl.float32)[None, :]
+    sigma = _sigmoid(a, APPROXIMATE)
+    x = a * sigma
+    return x.to(tl.float16), ((sigma + x * (1 - sigma)) * (da * gain)).to(tl.float16)
+
+
+@triton.jit
+def _fetch(pointers):
+    """Into the cache, while something else is computed."""
+    tl.inline_asm_elementwise(
+        "prefetch.global.L2 [$1]; mov.u32 $0, 0;", "=r,l", [pointers.to(tl.uint64)],
+        dtype=tl.int32, is_pure=False, pack=1,
+    )  # fmt: skip
+
+
+@triton.jit
+def _fetch_object(z, context, tracks, n):
+    """What an object needs and no product waits for: 16 lines of its context, 2 of each track."""
+    line, half = tl.arange(0, 16), tl.arange(0, 2)
+    _fetch(z)
+    _fetch(context + line * 64)
+    _fetch(tracks + (line % 10)[:, None] * n + half[None, :] * 32)
 
 
 @triton.jit
@@ -158,50 +187,63 @@ def _columns(x, ROWS: tl.constexpr):
 
 
 @triton.jit
-def _load_tile(pointer, rows, columns, row_stride, column_stride, inside):
-    at = rows[:, None] * row_stride + columns[None, :] * column_stride
-    return tl.load(pointer + at, mask=inside, other=0.0)
+def _clocks(t, omega, phase):
+    """Features that depend on time alone, and their rates: half the time, sines, cosines."""
+    c = tl.arange(0, 16)
+    w, angle = tl.load(omega + c)[None, :], t[:, None] * tl.load(omega + c)[None, :]
+    angle += tl.load(phase + c)[None, :]
+    first, filled = (c == 0)[None, :], (c < 15)[None, :]
+    x = tl.where(first, 0.5 * t[:, None], tl.sin(angle))
+    dx = tl.where(first, 0.5, w * tl.cos(angle))
+    return tl.where(filled, x, 0.0).to(tl.float16), tl.where(filled, dx, 0.0).to(tl.float16)
 
 
 @triton.jit
 def decode(
-    z0, times, fx, fdx, tracks, clocks, dclocks, chosen, contexts, first, first_clock, later,
-    out, bias, states, objects, T, n, of_object, of_future, of_layer,
+    z0, times, fx, fdx, tracks, chosen, contexts, omega, phase, first, first_clock, later, out,
+    bias, states, objects, T, n, of_object,
     LAYERS: tl.constexpr, ROWS: tl.constexpr, H: tl.constexpr, CHOSEN: tl.constexpr,
-    AHEAD: tl.constexpr,
+    APPROXIMATE: tl.constexpr,
 ):  # fmt: skip
     """Programs (., k, i): frames ``ROWS i`` and on of future k, states ``(B, K, T, 22)``.
 
     A program takes objects one after the other and keeps the weights at hand. With CHOSEN the
-    future is the object's own, ``chosen (B,)``. ``clocks (T, 16)`` are features that depend on time
-    alone.
+    future is the object's own, ``chosen (B,)``. ``contexts`` is ``(B, K, LAYERS, 2, H)``.
+    APPROXIMATE needs a card: it uses instructions that Triton's interpreter does not know.
     """
     k, rows = tl.program_id(1), tl.program_id(2) * ROWS + tl.arange(0, ROWS)
     f, c, h, o = tl.arange(0, 32), tl.arange(0, 16), tl.arange(0, H), tl.arange(0, 32)
     there = rows < T
-    frame, inside = there[:, None], there[:, None] & (f < 21)[None, :]
+    inside = there[:, None] & (f < 21)[None, :]
+    at = rows[:, None] + f[None, :].to(tl.int64) * n
     t = tl.load(times + rows, mask=there, other=0.0)
+    clock, dclock = _clocks(t, omega, phase)
     w_first = tl.load(first + f[:, None] * H + h[None, :])
     w_clock = tl.load(first_clock + c[:, None] * H + h[None, :])
     w = ()
     for layer in tl.static_range(LAYERS - 1):
         w = w + (tl.load(later + layer * H * H + h[:, None] * H + h[None, :]),)
     w_out = tl.load(out + h[:, None] * 32 + o[None, :])
-    for object in tl.range(tl.program_id(0), objects, tl.num_programs(0), num_stages=AHEAD):
+    biases = tl.load(bias + o)[None, :]
+    future = tl.load(chosen + tl.program_id(0)) if CHOSEN else k
+    for object in range(tl.program_id(0), objects, tl.num_programs(0)):
         b = object + tl.full((), 0, tl.int64)  # places may be beyond 32 bits
-        x = _load_tile(fx + b * T, rows, f.to(tl.int64), 1, n, inside)
-        dx = _load_tile(fdx + b * T, rows, f.to(tl.int64), 1, n, inside)
-        clock = _load_tile(clocks, rows, c, 16, 1, frame)
-        dclock = _load_tile(dclocks, rows, c, 16, 1, frame)
-        future = tl.load(chosen + b) if CHOSEN else k
-        context = contexts + b * of_object + future * of_future
-        gain, offset = _modulation(context, of_layer, 0, h)
+        x = tl.load(fx + b * T + at, mask=inside, other=0.0)
+        dx = tl.load(fdx + b * T + at, mask=inside, other=0.0)
+        context = contexts + b * of_object + future * LAYERS * 2 * H
+        if CHOSEN:
+            following = tl.minimum(b + tl.num_programs(0), objects - 1)
+            future = tl.load(chosen + following)
+            if APPROXIMATE:
+                ahead = contexts + following * of_object + future * LAYERS * 2 * H
+                _fetch_object(z0 + following * 22, ahead, tracks + following * T, n)
         a, da = tl.dot(clock, w_clock), tl.dot(dclock, w_clock)
-        x, dx = _layer(tl.dot(x, w_first, a), tl.dot(dx, w_first, da), gain, offset)
+        a, da = tl.dot(x, w_first, a), tl.dot(dx, w_first, da)
+        x, dx = _layer(a, da, context, 0, H, APPROXIMATE)
         for layer in tl.static_range(1, LAYERS):
-            gain, offset = _modulation(context, of_layer, layer, h)
-            x, dx = _layer(tl.dot(x, w[layer - 1]), tl.dot(dx, w[layer - 1]), gain, offset)
-        weights = _columns(tl.dot(x, w_out) + tl.load(bias + o)[None, :], ROWS)
+            a, da = tl.dot(x, w[layer - 1]), tl.dot(dx, w[layer - 1])
+            x, dx = _layer(a, da, context, layer, H, APPROXIMATE)
+        weights = _columns(tl.dot(x, w_out) + biases, ROWS)
         rates = _columns(tl.dot(dx, w_out), ROWS)
         to = states + ((b * tl.num_programs(1) + k) * T + rows) * 22
         _assemble(z0 + b * 22, t, tracks + b * T + rows, n, weights, rates, to, there)
@@ -225,11 +267,11 @@ def _turned(q, phi, to, there):
 def _assemble(z, t, tracks, n, o, do, to, there):
     """States of the decoder's output, see ``model.assemble``; 31 weights in its order."""
     vx, vy, vz = tl.load(z + 7), tl.load(z + 8), tl.load(z + 9)
-    start, dstart = t / (t + LATE), LATE / ((t + LATE) * (t + LATE))
-    late, dlate = start * t, dstart * t + start
     track = ()
     for k in tl.static_range(10):
         track = track + (tl.load(tracks + k * n, mask=there, other=0.0),)
+    start, dstart = t / (t + LATE), LATE / ((t + LATE) * (t + LATE))
+    late, dlate = start * t, dstart * t + start
     bounce, rest, drag, cosine, sine, dbounce, drest, ddrag, dcosine, dsine = track
     dcosine, dsine = dstart * cosine + start * dcosine, dstart * sine + start * dsine
     cosine, sine = start * cosine, start * sine

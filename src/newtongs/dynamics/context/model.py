@@ -205,24 +205,27 @@ class ContextNND(nn.Module):
 
 
 def prepared(observed: Tensor, seen: Tensor | int | None) -> tuple[StateTensor, Tensor]:
-    """Sixteen states ``(B, 16, 22)``, the first repeated where there are fewer, and the count."""
+    """Projected states ``(B, k, 22)``, k up to 16, and how many of them count ``(B,)``."""
+    observed, count = checked(observed, seen)
+    return project(observed), count
+
+
+def checked(observed: Tensor, seen: Tensor | int | None) -> tuple[StateTensor, Tensor]:
+    """The same before the projection."""
     if observed.dim() == 2:
         observed = observed.unsqueeze(1)
     if observed.dim() != 3 or observed.shape[-1] != DIM or not observed.shape[1] >= 1:
         raise InputError(
             f"observed: expected states (B, k, {DIM}) or (B, {DIM}), got {tuple(observed.shape)}"
         )
-    observed = project(observed[:, :SEEN])
-    count = observed.shape[1] if seen is None else seen
+    observed = observed[:, :SEEN]
+    most = observed.shape[1]
+    count = most if seen is None else seen
     if not torch.compiler.is_compiling():
-        few, many = (
-            (int(count.min()), int(count.max())) if isinstance(count, Tensor) else (count,) * 2
-        )
-        if not 1 <= few <= many <= SEEN:
-            raise InputError(f"seen: expected 1 to {SEEN} states, got {many if few > 0 else few}")
-    count = torch.as_tensor(count, device=observed.device).expand(len(observed))
-    missing = observed[:, :1].expand(-1, SEEN - observed.shape[1], -1)
-    return torch.cat([observed, missing], 1), count
+        for n in (count.amin(), count.amax()) if isinstance(count, Tensor) else (count,):
+            if not 1 <= int(n) <= most:
+                raise InputError(f"seen: expected 1 to {most} states, got {int(n)}")
+    return observed, torch.as_tensor(count, device=observed.device).expand(len(observed))
 
 
 def assemble(z0: StateTensor, times: Tensor, track: Tracks, weights: Dual) -> StateTensor:

@@ -35,18 +35,20 @@ def reading(
     """Input of the reader ``(B, WIDTH)``.
 
     Args:
-        observed: states ``(B, 16, 22)`` at 24 Hz; those from ``seen`` on are ignored.
-        seen: how many count ``(B,)``, 1 to 16.
+        observed: states ``(B, k, 22)`` at 24 Hz, k up to 16; those from ``seen`` on are ignored.
+        seen: how many count ``(B,)``, 1 to k.
         mean: of the first state's channels, see :func:`statistics`.
         std: the same.
         rates: training only, see :func:`first_state`.
     """
     number = torch.arange(SEEN, device=observed.device)
-    shown = (number < seen.unsqueeze(-1)).to(observed.dtype)
+    k = observed.shape[1]
+    shown = (number[1:k] < seen.unsqueeze(-1)).to(observed.dtype)
     first = first_state(observed[:, 0], mean, std, rates)
-    later = differences(observed) * shown[:, 1:, None]
+    later = (differences(observed) * shown.unsqueeze(-1)).flatten(1)
+    later = torch.nn.functional.pad(later, (0, (SEEN - k) * CHANNELS))
     count = (number == seen.unsqueeze(-1) - 1).to(observed.dtype)
-    return torch.cat([first, later.flatten(1), count], -1)
+    return torch.cat([first, later, count], -1)
 
 
 def first_state(z0: StateTensor, mean: Tensor, std: Tensor, rates: Tensor | None = None) -> Tensor:
@@ -73,9 +75,9 @@ def first_state(z0: StateTensor, mean: Tensor, std: Tensor, rates: Tensor | None
 
 
 def differences(observed: StateTensor) -> Tensor:
-    """How the later states differ from going straight on from the first ``(B, 15, 18)``."""
+    """How the later states differ from going straight on from the first ``(B, k - 1, 18)``."""
     x, first = State(observed[:, 1:]), State(observed[:, :1])
-    t = (torch.arange(1, SEEN, device=observed.device) / RATE).unsqueeze(-1)
+    t = (torch.arange(1, observed.shape[1], device=observed.device) / RATE).unsqueeze(-1)
     parts = {name: getattr(x, name) - getattr(first, name) for name in FIELDS}
     parts["p"] = parts["p"] - t * first.v
     return BELOW * torch.cat([torch.asinh(parts[name] / SMALL[name]) for name in FIELDS], -1)
