@@ -251,7 +251,7 @@ def report_run(data: Path, epochs: int, device: torch.device) -> None:
     """Train, and print where the seconds went."""
     began = time.perf_counter()
     if not (data / "train.pt").exists():
-        state32.build(data, device=device)
+        state32.build(data, splits=("train", "val_id"), device=device)
         print(f"State-32 made in {time.perf_counter() - began:.0f} s")
     with tempfile.TemporaryDirectory() as out:
         config = TrainConfig(data=data, out=Path(out) / "run", epochs=epochs, device=str(device))
@@ -264,10 +264,12 @@ def report_run(data: Path, epochs: int, device: torch.device) -> None:
     later = [r["seconds"] - plain for r in rows[1:] if "val_total" in r]
     updates, validation = plain * epochs, sum(later) * (1 + 1 / len(later))  # epoch 1's among them
     start = whole - updates - validation
+    compiling = rows[0]["seconds"] - plain - statistics.mean(later)
     print(
         f"{epochs} epochs of {config.updates_per_epoch} updates: {whole:.1f} s on {device}, "
         f"{plain / config.updates_per_epoch:.4f} s an update; updates {updates:.1f} s, "
-        f"{1 + len(later)} validations {validation:.1f} s, start {start:.1f} s: "
+        f"{1 + len(later)} validations {validation:.1f} s, start {start:.1f} s, "
+        f"{compiling:.1f} s of it until the first epoch ran: "
         f"{100 * (validation + start) / whole:.1f} % beside the updates; "
         f"objective {rows[-1]['val_total']:.4f}"
     )

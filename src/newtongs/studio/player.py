@@ -10,6 +10,7 @@ from .live import RATE
 Mode: TypeAlias = Literal["still", "play", "live"]
 LAST = 5.0  # seconds that a last step may take
 CATCH_UP = 3  # steps at most in a tick: what is later than that is left out
+BREATH = 0.001  # s that others have between two ticks, however late it is
 
 
 class Player:
@@ -41,7 +42,8 @@ class Player:
             self._wake.clear()
             last, owed = time.monotonic(), 0.0
             while self.mode != "still" and not self._closed:
-                time.sleep(1 / RATE)
+                due = last + (1 - owed) / RATE
+                time.sleep(max(due - time.monotonic(), BREATH))
                 now = time.monotonic()
                 gone, last = now - last, now
                 if self.mode == "play":
