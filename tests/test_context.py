@@ -381,6 +381,17 @@ def test_the_limit_knows_what_follows(monkeypatch):
     assert (off[:12] < 2e-3).any()
 
 
+@pytest.mark.parametrize("seen", [4, 16])
+def test_the_limit_is_no_higher_for_states_with_contacts_among_them(monkeypatch, seen):
+    from newtongs.evaluation import limit
+
+    names = ("hybrid_collision_impulse", "object_wall_collision", "free_fall")
+    monkeypatch.setattr(motions, "STATE32", names)
+    z = torch.cat([motions.generate(name, 6, seed=8, stream=9).states for name in names])
+    exact = limit.Limit()(z[:, :seen], TIMES)
+    assert (State(exact).p - State(z).p).abs().max() < 2e-3
+
+
 # --- objects of any size, and tracks ------------------------------------------------------------
 
 

@@ -26,6 +26,7 @@ from ..state import State
 from ..types import StateTensor, Times
 
 STEPS = 5  # of Gauss-Newton; most maps are piecewise linear and take one
+FITTED = 2  # states that draws are fitted to; later ones, with contacts among them, only judge
 DELTA = 1e-4  # difference for the Jacobian
 FITS = 5e-5  # largest misfit, in standard deviations, that rounding explains
 WITHIN = 2e-3  # by which a draw may lie outside [0, 1], for the same reason
@@ -70,17 +71,18 @@ def fit(name: str, x: StateTensor, size: Tensor, ranges: motions.Ranges, frames:
     u = u.flatten(0, 1)
     wanted = (x / size).flatten(1).repeat(len(STARTS), 1)
 
-    def seen(draws: Tensor) -> Tensor:
+    def seen(draws: Tensor, count: int) -> Tensor:
         made = from_uniforms(name, draws, ranges, frames=frames).states
-        return (made[:, :k] / size).flatten(1)
+        return (made[:, :count] / size).flatten(1)
 
     moves = torch.cat([x.new_zeros(1, u.shape[1]), DELTA * torch.eye(u.shape[1]).to(x)])
     for step in range(STEPS + 1):
-        values = seen((u + moves[:, None]).flatten(0, 1)).unflatten(0, (len(moves), -1))
+        count = min(k, FITTED) if step < STEPS else k
+        values = seen((u + moves[:, None]).flatten(0, 1), count).unflatten(0, (len(moves), -1))
         jacobian = ((values[1:] - values[0]) / DELTA).permute(1, 2, 0)
         # The normal matrix, 16 by 16: a decomposition of the Jacobian itself is far slower.
         normal = jacobian.mT @ jacobian
-        residual = wanted - values[0]
+        residual = wanted[:, : values.shape[-1]] - values[0]
         if step < STEPS:
             held = HELD * torch.eye(u.shape[1]).to(x)  # numbers without effect stay as they are
             change = torch.linalg.solve(normal + held, jacobian.mT @ residual[..., None])
