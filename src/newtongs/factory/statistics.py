@@ -60,12 +60,21 @@ def document(
         f'<h2>Kinds</h2><div class="plots">{"".join(tables(made))}</div>',
         f'<h2>Failures by reason</h2><div class="plots">{failures(rows, refused)}</div>',
         '<h2>Films, at half time</h2><div class="strips">',
-        *(f'<img alt="films of a shard" src="{png(data)}">' for data in pictures),
+        *strip_images(pictures),
         "</div>",
     ]
     head = f'<meta charset="utf-8"><title>{escaped(spec.name)}</title><style>{STYLE}</style>'
     body = f"<body><main>{''.join(parts)}</main></body>"
     return f'<!doctype html><html lang="en"><head>{head}</head>{body}</html>\n'
+
+
+def strip_images(pictures: Sequence[bytes]) -> list[str]:
+    """Strips of PNG at one scale: a shard with fewer films is a shorter one."""
+    widths = [int.from_bytes(data[16:20], "big") for data in pictures]  # in the header, always
+    return [
+        f'<img alt="films of a shard" style="width:{100 * w / max(widths):.4g}%" src="{png(data)}">'
+        for w, data in zip(widths, pictures, strict=True)
+    ]
 
 
 def escaped(x: object) -> str:
