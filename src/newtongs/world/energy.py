@@ -67,14 +67,14 @@ class EnergyGuard:
         touching = self._touching(data)
         left = self.open & ~touching
         free = ~touching & ~self.open
-        if left.any() or free.any():
-            energy = np.add(*self._energies(data)[:2])
+        if left.any():
             for group in np.unique(self.group[left]):
                 self._settle(data, np.flatnonzero(self.group == group), left)
-            if left.any():
-                energy = np.add(*self._energies(data)[:2])
-            self.reference[free | left] = energy[free | left]
             self._release(left)
+        alone = free | left
+        if alone.any():
+            energy = np.add(*self._energies(data)[:2])
+            self.reference[alone] = energy[alone]
         self.open = touching
 
     def _credit(self, data: mujoco.MjData, seconds: float) -> None:

@@ -22,7 +22,7 @@ from ..rotations import to_matrix
 Array: TypeAlias = npt.NDArray[Any]
 
 FEWEST = 64  # boxes, from which it pays
-AHEAD = 16  # ticks for which an object of constant speed stays near to what it is near to
+AHEAD = 40  # ticks for which an object of constant speed stays near to what it is near to
 LEAST = 0.002  # of an object's radius: so far away is near, at least
 BOUNDS = 8  # directions tried to tell two shapes apart
 BLOCK = 64  # boxes that are passed over at once
