@@ -11,6 +11,8 @@ from harness import extremes
 from newtongs import GaussianNND
 from newtongs.dynamics.backends.numba_few import rollout_cpu
 from newtongs.dynamics.config import NNDConfig
+from newtongs.dynamics.context import load_pretrained_context
+from newtongs.dynamics.context.fitting import continued, predict
 from newtongs.errors import InputError
 from newtongs.pushes import Push
 from newtongs.scene.animation import Animation
@@ -32,6 +34,19 @@ def test_the_edge_names_the_channel(channel, value):
             run()
     with pytest.raises(InputError, match=f"channel {CHANNELS[channel]} at"):
         Body(z[1], Shape.ball(0.2))
+
+
+def test_context_predicts_what_the_edge_takes_and_refuses_the_rest():
+    """A scale that doubles in a millisecond has no number after a second."""
+    model = load_pretrained_context()
+    z = make(s=(1e-4, 0.2, 0.2), u=(9e8, -9e8, 9e8), v=(0, 1e9, 0), w=(0, 9e8, 0))
+    for z0, times in ((z, TIMES), (z, torch.arange(100) / 24)):
+        assert torch.isfinite(predict(model, z0, times)).all()
+        assert torch.isfinite(model.likeliest(z0[None], times)).all()
+    with pytest.raises(InputError, match="channel u_x at index"):
+        predict(model, make(u=(2e9, 0, 0)), TIMES)
+    with pytest.raises(InputError, match="a track has scales above zero"):
+        continued(model, -z[None], TIMES[:1], TIMES)
 
 
 def test_no_rotation_is_refused():

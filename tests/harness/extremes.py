@@ -19,16 +19,22 @@ import torch
 
 from newtongs import GaussianNND, load_pretrained
 from newtongs.dynamics.backends import advance, predictor
+from newtongs.dynamics.backends.context import likeliest_predictor
 from newtongs.dynamics.backends.numba_few import rollout_cpu
 from newtongs.dynamics.config import NNDConfig
+from newtongs.dynamics.context import ContextNND, load_pretrained_context
+from newtongs.dynamics.context.fitting import predict
 from newtongs.dynamics.surfaces import FLOOR
 from newtongs.dynamics.variants import choose
 from newtongs.errors import InputError
 from newtongs.state import CHANNELS, DIM, LARGEST, State, project, simulable
 
 CHUNK = 50_000
+FEW = 50  # states of a chunk that are predicted one by one
 FRAMES, DT = 9, 1 / 24
 MUJOCO_SHARE = 5000  # one state of so many
+# Paths that are given what was checked before: bodies, and what a model is shown.
+CHECKED = ("paper engine", "the model", "compiled, one")
 SPECIAL = torch.tensor(
     [0.0, -0.0, 1e-45, 1e-38, 1e-8, 1e-4, 6e-4, 1.0, LARGEST, 1.001 * LARGEST, 3.4e38,
      torch.inf, torch.nan]
@@ -86,6 +92,19 @@ def paths(model: GaussianNND):
     return on_cpu(model, dt) | (on_cuda(model) if torch.cuda.is_available() else {})
 
 
+def of_context(model: ContextNND):
+    """ContextNND: all rows by the model, a few by the compiled code for one, and as animate asks.
+
+    Its edge, where states are refused, is the last.
+    """
+    one = likeliest_predictor(model)
+    return {
+        "the model": lambda z: torch.no_grad()(model.likeliest)(z, times()),
+        "compiled, one": lambda z: torch.cat([one(x, times()) for x in z[:FEW].split(1)]),
+        "of any size": lambda z: torch.stack([predict(model, x, times()) for x in z[:FEW]]),
+    }
+
+
 def on_cuda(model: GaussianNND):
     """The reference and the fused kernels on the GPU."""
     there = copy.deepcopy(model).cuda()
@@ -108,8 +127,10 @@ def on_cpu(model: GaussianNND, dt: list[float]):
     }
 
 
-def accepted(model: GaussianNND, z: torch.Tensor) -> torch.Tensor:
+def accepted(model: GaussianNND | ContextNND, z: torch.Tensor) -> torch.Tensor:
     """Which states the edge takes."""
+    if isinstance(model, ContextNND):
+        return simulable(z)
     light = State(z).m[:, 0] < model.least_mass([DT])
     return simulable(z) & ~(light & torch.tensor(model.least_mass([DT]) > 1e-4))
 
@@ -119,7 +140,7 @@ def walk(count: Count, run, good: torch.Tensor, bad: torch.Tensor, seed: int) ->
     start = time.perf_counter()
     try:
         out = run(good)
-        count.finite += len(good)
+        count.finite += len(out)
         if not torch.isfinite(out).all():
             count.lost.append(seed)
     except InputError:
@@ -173,8 +194,10 @@ def walked(
     only: Sequence[str] = ("",),
 ):
     """Counts by path, and how many states the edge refused for each channel."""
-    made = models()
-    ways = {name: paths(model) for name, model in made.items()}
+    made: dict[str, GaussianNND | ContextNND] = {**models()}
+    ways = {name: paths(model) for name, model in models().items()}
+    made["context"] = load_pretrained_context()
+    ways["context"] = of_context(made["context"])
     names = [*(f"{m}: {p}" for m in made for p in ways[m]), "mujoco"]
     counts = {name: Count() for name in names if any(part in name for part in only)}
     refusals = dict.fromkeys([*CHANNELS, "m (drag)"], 0)
@@ -184,7 +207,7 @@ def walked(
             good = accepted(model, z)
             for path, run in ways[name].items():
                 if count := counts.get(f"{name}: {path}"):
-                    checked = path == "paper engine"  # its bodies were checked before
+                    checked = path in CHECKED
                     walk(count, run, z[good], z[:0] if checked else z[~good][:20], seed)
         for i, channel in enumerate(CHANNELS):
             refusals[channel] += int((~(z[:, i].abs() <= LARGEST)).sum())

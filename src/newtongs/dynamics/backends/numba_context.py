@@ -16,7 +16,7 @@ from ...rotations import NORM_FLOOR
 from ...state import LAYOUT, MASS_FLOOR, SCALE_FLOOR
 from ...types import StateTensor, Times
 from ..context import RATE, SEEN, ContextNND, reading
-from ..context.model import SETTLING
+from ..context.model import GROWTH, SETTLING
 from ..context.tracks import FEATURES, FREQUENCIES, ONSET, TINY, TURNS, G
 
 try:
@@ -144,7 +144,8 @@ def fill_states(z, times, tr, dtr, o, do, out):  # type: ignore[no-untyped-def]
             out[k, 10 + i] = z[10 + i] + start * (o[k, 22 + i] * z[10 + i] + o[k, 25 + i])
             fade = math.exp(-SETTLING * t)
             ratio = z[16 + i] / z[13 + i]
-            g = math.exp(t * fade * ratio + late * o[k, 28 + i])
+            growth = t * fade * ratio + late * o[k, 28 + i]
+            g = math.exp(min(max(growth, -GROWTH), GROWTH))
             dg = (1 - SETTLING * t) * fade * ratio + dlate * o[k, 28 + i] + late * do[k, 28 + i]
             out[k, 13 + i], out[k, 16 + i] = z[13 + i] * g, z[13 + i] * g * dg
         wx, wy, wz = t * out[k, 10], t * out[k, 11], t * out[k, 12]

@@ -10,13 +10,14 @@ import triton
 import triton.language as tl
 
 from ...types import GRAVITY, Y
-from ..context.model import SETTLING
+from ..context.model import GROWTH, SETTLING
 from ..context.tracks import ONSET, TINY
 
 G = tl.constexpr(-GRAVITY[Y])
 LEAST = tl.constexpr(TINY)
 LATE = tl.constexpr(ONSET)
 FORGET = tl.constexpr(SETTLING)
+MOST = tl.constexpr(GROWTH)
 
 
 @triton.jit
@@ -301,7 +302,8 @@ def _assemble(z, t, tracks, n, o, do, to, there):
         tl.store(to + 10 + k, w, mask=there)
         spin = spin + (w * t,)
         s, u = tl.load(z + 13 + k), tl.load(z + 16 + k)
-        grown = s * tl.exp(fade * (u / s) + late * o[28 + k])
+        growth = fade * (u / s) + late * o[28 + k]
+        grown = s * tl.exp(tl.minimum(tl.maximum(growth, -MOST), MOST))
         tl.store(to + 13 + k, grown, mask=there)
         rate = dfade * (u / s) + dlate * o[28 + k] + late * do[28 + k]
         tl.store(to + 16 + k, grown * rate, mask=there)

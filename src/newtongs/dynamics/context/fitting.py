@@ -17,8 +17,9 @@ from torch import Tensor
 
 from ... import rotations
 from ...errors import InputError
-from ...state import State, pack
+from ...state import CHANNELS, State, pack, project, require_simulable
 from ...types import StateTensor, Times, Vec3
+from ..rollout import check_initial
 from .config import RATE, SEEN
 from .model import ContextNND
 
@@ -113,11 +114,12 @@ def predict_many(
 
     Its pose and size are those of the first; velocities, spins and materials may differ.
     """
-    fit = Fitting.of(z0[0].double(), floor=floor)
-    read = fit.to_model(z0.double()).unsqueeze(1)
+    z0 = project(check_initial(z0).double())
+    fit = Fitting.of(z0[0], floor=floor)
+    read = fit.to_model(z0).unsqueeze(1)
     elapsed = torch.cat([torch.zeros(1).double(), times.double()]) / fit.pace
     found = model.likeliest(read.to(model.like), elapsed.to(model.like))
-    return fit.to_world(found[:, 1:].double())
+    return _bounded(fit.to_world(found[:, 1:].double()))
 
 
 @torch.no_grad()
@@ -136,7 +138,10 @@ def continued(
         times: ``(T,)`` seconds; those before the last observed time are interpolated.
         floor: height of the floor.
     """
+    require_simulable(observed, "track")
     z, at, times = observed.double(), at.double(), times.double()
+    if not bool((State(z).s > 0).all()):
+        raise InputError("a track has scales above zero")
     if len(z) != len(at) or not bool((at.diff() > 0).all()):
         raise InputError("a track has a time for each state, and its times increase")
     recent = at >= at[-1] - (SEEN - 1) / RATE * Fitting.of(z[-1]).pace - 1e-9
@@ -146,7 +151,18 @@ def continued(
     best = min(guesses, key=lambda guess: guess.misfit)
     seen = interpolated(z, at, times[~after])
     joined = _joined(best.states, z[-1], ahead - at[-1])
-    return Guess(best.misfit, torch.cat([seen, joined[1:]]))
+    return Guess(best.misfit, _bounded(torch.cat([seen, joined[1:]])))
+
+
+def _bounded(states: StateTensor) -> StateTensor:
+    """The states ``(..., T, 22)``, or one line on the first channel that is no number."""
+    wrong = torch.nonzero(~torch.isfinite(states).flatten(0, -2).all(0))
+    if len(wrong):
+        raise InputError(
+            f"the prediction's {CHANNELS[int(wrong[0])]} leaves all bounds; the model knows "
+            "objects of everyday sizes and speeds, start with one of those"
+        )
+    return states
 
 
 def _joined(future: StateTensor, last: StateTensor, since: Times) -> StateTensor:

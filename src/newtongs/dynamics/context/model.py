@@ -28,6 +28,7 @@ from .tracks import FEATURES, Tracks, clock, onset, tracks
 
 OUTPUTS = {"A": 9, "B": 3, "fall": 2, "drag": 2, "turn": 6, "spin": 6, "scale": 3}
 SETTLING = 4.0  # 1/s, with which an initial scale rate is forgotten
+GROWTH = 30.0  # of a scale's logarithm: beyond it, float32 has no number for it and its rate
 
 
 class Mixture(NamedTuple):
@@ -239,7 +240,8 @@ def assemble(z0: StateTensor, times: Tensor, track: Tracks, weights: Dual) -> St
     w = x.w + start.x[:, None] * (turned.x[..., 0, :] * x.w + turned.x[..., 1, :])
     q = rotations.multiply(x.q.expand(*w.shape[:-1], 4), rotations.exp(t.x[:, None] * w))
     fade = t.times(exp(t.scaled(-SETTLING))).unsqueeze(-1).scaled(x.u / x.s)
-    s = exp(fade.plus(late.unsqueeze(-1).times(out["scale"])))
+    growth = fade.plus(late.unsqueeze(-1).times(out["scale"]))
+    s = exp(Dual(growth.x.clamp(-GROWTH, GROWTH), growth.dx))
     shape = w.shape[:-1]
     constant = [part.expand(*shape, 1) for part in (x.m, x.e, x.mu)]
     return pack(p.x, q, p.dx, w, x.s * s.x, x.s * s.dx, *constant)
