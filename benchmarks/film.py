@@ -153,7 +153,9 @@ def time_command(scene: GaussianScene, times: int, formats: list[str]) -> None:
             )
             _, status, used = os.wait4(child.pid, 0)
             seconds = time.perf_counter() - start
-            print(f"{seconds:.1f} s, {used.ru_maxrss / 2**20:.2f} GB, exit {status}", flush=True)
+            if os.waitstatus_to_exitcode(status):
+                raise SystemExit("the command failed")
+            print(f"{seconds:.1f} s, {used.ru_maxrss / 1e6:.2f} GB", flush=True)
 
 
 def main() -> None:
@@ -167,7 +169,9 @@ def main() -> None:
     parser.add_argument("--command", type=int, default=0, help="run the whole command so often")
     parser.add_argument("--formats", nargs="+", default=["mp4"], help="of the whole command")
     args = parser.parse_args()
-    if args.command and args.capture:
+    if args.command and not args.capture:
+        parser.error("--command animates copies of a capture: name one with --capture")
+    if args.command:
         time_command(tiled(load(args.capture), args.copies), args.command, args.formats)
         return
     flops, rate = gemm_rate(CPU), copy_rate()

@@ -26,6 +26,7 @@ from newtongs.studio import Session
 from newtongs.studio.live import LiveRun
 from newtongs.studio.stages import Ready, warm
 from newtongs.world import nearby
+from newtongs.world.mujoco_engine import TICKS
 
 STEPS, LOOKS = 300, (90, 110, 130, 150, 180)  # of a sixtieth of a second; when a tick is timed
 
@@ -33,9 +34,10 @@ STEPS, LOOKS = 300, (90, 110, 130, 150, 180)  # of a sixtieth of a second; when 
 def thrown(path: Path) -> Ready:
     """Five objects of a scene, thrown up and spinning."""
     session = Session(str(path))
-    for word in words_of(session)[:OBJECTS]:
+    words = words_of(session)[:OBJECTS]
+    for word in words:
         session.pick(word)
-    for i in range(OBJECTS):
+    for i in range(len(words)):
         session.push(i, velocity=(0.5 * i - 1, 4.0, 0.2), spin=(1.0, 2.0, 0.0))
     return session.ready
 
@@ -65,9 +67,9 @@ def run(ready: Ready, fewest: int) -> Run:
 
 
 def one_tick(engine: Any) -> tuple[int, int, float, float]:
-    """Of a copy, so that the run does not notice."""
+    """Of a copy. What is near is looked for anew, which changes no bit of the run."""
     model, data = engine.model, copy.copy(engine.data)
-    engine.nearby.update(data, 1 / 3840)
+    engine.nearby.update(data, 1 / TICKS)
     mujoco.mj_forward(model, data)
     find = microseconds(lambda: mujoco.mj_collision(model, data))
     mujoco.mj_forward(model, data)

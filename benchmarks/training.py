@@ -250,29 +250,29 @@ def profile(case: Case) -> Table:
 def report_run(data: Path, epochs: int, device: torch.device) -> None:
     """Train, and print where the seconds went."""
     began = time.perf_counter()
-    if not (data / "train.pt").exists():
-        state32.build(data, splits=("train", "val_id"), device=device)
-        print(f"State-32 made in {time.perf_counter() - began:.0f} s")
+    state32.build(data, splits=("train", "val_id"), device=device)  # what stands there stays
+    print(f"State-32 there after {time.perf_counter() - began:.0f} s")
+    updated: list[float] = []
     with tempfile.TemporaryDirectory() as out:
         config = TrainConfig(data=data, out=Path(out) / "run", epochs=epochs, device=str(device))
         began = time.perf_counter()
-        train(config)
+        train(config, progress=lambda *_: updated.append(time.perf_counter()))
         whole = time.perf_counter() - began
         lines = (Path(out) / "run" / "metrics.jsonl").read_text().splitlines()
     rows = [json.loads(line) for line in lines]
     plain = statistics.median(r["seconds"] for r in rows if "val_total" not in r)
+    each = plain / config.updates_per_epoch
     later = [r["seconds"] - plain for r in rows[1:] if "val_total" in r]
-    updates, validation = plain * epochs, sum(later) * (1 + 1 / len(later))  # epoch 1's among them
-    start = whole - updates - validation
-    compiling = rows[0]["seconds"] - plain - statistics.mean(later)
-    print(
-        f"{epochs} epochs of {config.updates_per_epoch} updates: {whole:.1f} s on {device}, "
-        f"{plain / config.updates_per_epoch:.4f} s an update; updates {updates:.1f} s, "
-        f"{1 + len(later)} validations {validation:.1f} s, start {start:.1f} s, "
-        f"{compiling:.1f} s of it until the first epoch ran: "
-        f"{100 * (validation + start) / whole:.1f} % beside the updates; "
-        f"objective {rows[-1]['val_total']:.4f}"
-    )
+    start = updated[0] - began - each
+    validation = sum(later) * (1 + 1 / len(later))  # that of epoch 1, which also starts, among them
+    parts = {
+        "updates": plain * epochs, f"{1 + len(later)} validations": validation, "start": start,
+        "checkpoints and the rest": whole - plain * epochs - validation - start,
+    }  # fmt: skip
+    print(f"{epochs} epochs, {whole:.1f} s on {device}, {each:.4f} s an update; objective "
+          f"{rows[-1]['val_total']:.4f}")  # fmt: skip
+    for name, seconds in parts.items():
+        print(f"  {name}: {seconds:.1f} s, {100 * seconds / whole:.1f} %")
 
 
 def main() -> None:
@@ -289,6 +289,8 @@ def main() -> None:
     parser.add_argument("--epochs", type=int, default=100, help="of such a run")
     args = parser.parse_args()
     if args.run:
+        if args.epochs < 3:
+            parser.error("--run needs three epochs: the first and the last are validated")
         report_run(args.run, args.epochs, args.device)
         return
     states = make_states(args.sequences, args.device)

@@ -555,7 +555,7 @@ if not torch.cuda.is_available():  # numpy does not take an array of one number 
     interpreter._patch_lang_tensor = patched
 
 device = "cuda" if torch.cuda.is_available() else "cpu"
-frames, seen, small = int(sys.argv[1]), int(sys.argv[2]), sys.argv[3] == "small"
+frames, shown, small = int(sys.argv[1]), int(sys.argv[2]), sys.argv[3] == "small"
 torch.manual_seed(0)
 z = torch.cat([motions.generate(n, 1, seed=3).states for n in motions.STATE32[::5]]).to(device)
 model = load_pretrained_context()
@@ -565,11 +565,13 @@ if small:
     model.standardise(z.cpu())
 model = model.to(device)
 t = (torch.arange(frames) / 24).to(device)
+z = z[:1] if frames == 1 else z
+seen = (1 + torch.arange(len(z)) % shown).to(device)  # of each its own
 with torch.no_grad():
-    a = model(z[:, :seen], t)
+    a = model(z[:, :shown], t, seen=seen)
 fused = FusedContext(model, compiled=device == "cuda")
-b = fused(z[:, :seen], t)
-one = fused(z[:, :seen], t, likeliest=True).states[:, 0]
+b = fused(z[:, :shown], t, seen=seen)
+one = fused(z[:, :shown], t, seen=seen, likeliest=True).states[:, 0]
 for x, y in ((a.states, b.states), (a.likeliest(), one)):
     print((x - y)[..., :10].abs().max().item(), (x - y)[..., 10:].abs().max().item())
 print((a.probability - b.probability).abs().max().item(), 0)
@@ -578,7 +580,8 @@ print((a.probability - b.probability).abs().max().item(), 0)
 
 @pytest.mark.skipif(not find_spec("triton"), reason="needs Triton")
 @pytest.mark.parametrize(
-    ("frames", "seen", "model"), [(70, 4, "shipped"), (9, 1, "shipped"), (64, 16, "small")]
+    ("frames", "seen", "model"),
+    [(70, 4, "shipped"), (9, 1, "shipped"), (1, 1, "shipped"), (64, 16, "small")],
 )
 def test_the_kernel_gives_what_the_model_gives(frames, seen, model):
     interpreted = {} if torch.cuda.is_available() else {"TRITON_INTERPRET": "1"}
@@ -591,6 +594,53 @@ def test_the_kernel_gives_what_the_model_gives(frames, seen, model):
     )
     assert max(*all_futures, *likeliest) < 0.05
     assert probability < 0.01
+
+
+COMPILED = """
+from triton.backends.compiler import GPUTarget
+from triton.compiler import ASTSource, compile
+from newtongs.dynamics.backends.triton_decoder import decode
+
+HALF = "fx fdx contexts first first_clock later out".split()
+WHOLE = {name: "i32" for name in ("objects", "T", "n", "of_object")} | {"chosen": "*i32"}
+CHOICES = {"LAYERS": 3, "ROWS": 64, "H": 128, "CHOSEN": True, "APPROXIMATE": True}
+
+def kind(name):
+    if name in CHOICES:
+        return "constexpr"
+    return WHOLE.get(name, "*fp16" if name in HALF else "*fp32")
+
+signature = {name: kind(name) for name in decode.arg_names}
+given = [i for i, name in enumerate(decode.arg_names) if name not in CHOICES]
+aligned = {(i,): [["tt.divisibility", 16]] for i in given}
+made = compile(
+    ASTSource(decode, signature, constexprs=CHOICES, attrs=aligned),
+    target=GPUTarget("cuda", 90, 32), options={"num_warps": 4, "num_stages": 1},
+)
+code = made.asm["ptx"]
+print(made.metadata.shared, code.count("wgmma.mma_async"), "tanh.approx" in code)
+"""
+
+
+@pytest.mark.skipif(not find_spec("triton"), reason="needs Triton")
+def test_the_kernel_compiles_for_hopper_with_two_programs_a_multiprocessor():
+    """No card is needed for that, and the interpreter does not see it."""
+    done = subprocess.run(
+        [sys.executable, "-c", COMPILED], capture_output=True, text=True, check=True
+    )
+    shared, products, approximate = done.stdout.split()
+    assert 2 * (int(shared) + 1024) <= 228 * 1024
+    assert int(products) > 0
+    assert approximate == "True"
+
+
+def test_rows_beyond_half_precision_are_made_again():
+    from newtongs.dynamics.backends.context import whole
+
+    states = torch.zeros(4, 3, 22)
+    states[1, 2, 7], states[3, 0, 0] = torch.nan, torch.inf
+    found = whole(states, lambda rows: torch.full((int(rows.sum()), 3, 22), 5.0))
+    assert found.amax((1, 2)).tolist() == [0, 5, 0, 5]
 
 
 def test_many_starts_of_an_object_are_predicted_as_each_alone(pretrained):

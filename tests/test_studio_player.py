@@ -52,6 +52,29 @@ def test_what_is_too_late_is_left_out_and_others_have_a_turn(monkeypatch):
     assert 0.95 / 0.025 < sum(steps) / seconds < 1 / 0.025
 
 
+def test_what_a_live_run_left_does_not_hurry_the_playing(monkeypatch):
+    """The mode goes from live to play between two ticks, nine tenths of a step owed."""
+    clock, played, ended = Clock(), [], threading.Event()
+    monkeypatch.setattr(module, "time", clock)
+
+    def step(steps):
+        clock.now += 1.9 / 60
+        if clock.now > 1:
+            player.mode = "play"
+
+    def play(gone):
+        played.append(gone)
+        if sum(played) > 2:
+            player.set("still")
+            ended.set()
+
+    player = Player(play, step)
+    player.set("live")
+    assert ended.wait(20)
+    player.close()
+    assert len(played) < 2.1 * 60
+
+
 def test_playing_is_told_the_time_that_has_gone(monkeypatch):
     seconds, gone = run(monkeypatch, 0.004, "play")
     assert sum(gone) == pytest.approx(seconds, abs=0.02)

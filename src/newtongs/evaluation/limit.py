@@ -1,7 +1,8 @@
 """How low any predictor can get: the mean of all motions that fit what was seen.
 
-Every family is asked which of its draws would have given the observed states (Gauss-Newton on the
-16 numbers of a draw, with differences for the Jacobian). Where one fits, its whole sequence is a
+Every family is asked which of its draws would have given the first two observed states
+(Gauss-Newton on the 16 numbers of a draw, with differences for the Jacobian); the later ones say
+whether such a draw is right. Where one fits, its whole sequence is a
 possible future, and its weight is the density of what was seen under that family: the inverse of
 the volume by which the family's map stretches draws. A family that fits with fewer free numbers
 puts infinitely more density there, and wins outright. The mean of the possible futures, so

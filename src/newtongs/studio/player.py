@@ -47,6 +47,7 @@ class Player:
                 now = time.monotonic()
                 gone, last = now - last, now
                 if self.mode == "play":
+                    owed = 0.0  # a live run may have left something
                     self.play(gone)
                     continue
                 owed = min(owed + gone * RATE, CATCH_UP)

@@ -4,6 +4,7 @@ from collections.abc import Callable
 from importlib.util import find_spec
 
 import torch
+from torch import Tensor
 
 from ...types import StateTensor, Times
 from ..context import ContextNND
@@ -23,7 +24,10 @@ def context_predictor(model: ContextNND) -> Callable[[StateTensor, Times], State
 
         if FusedContext.supports(model):
             fused = FusedContext(model)
-            return lambda observed, times: fused(observed, times.to(observed)).mean()
+            return lambda observed, times: whole(
+                fused(observed, times.to(observed)).mean(),
+                lambda rows: plain(model, observed[rows], times),
+            )
     return lambda observed, times: plain(model, observed, times)
 
 
@@ -34,13 +38,23 @@ def likeliest_predictor(model: ContextNND) -> Callable[[StateTensor, Times], Sta
 
         if FusedContext.supports(model):
             fused = FusedContext(model)
-            return lambda observed, times: fused(
-                observed, times.to(observed), likeliest=True
-            ).states[:, 0]
+            return lambda observed, times: whole(
+                fused(observed, times.to(observed), likeliest=True).states[:, 0],
+                lambda rows: model.likeliest(observed[rows], times),
+            )
     like = model.like
     if like.device.type == "cpu" and like.dtype == torch.float32 and find_spec("numba"):
         return _on_cpu(model)
     return torch.no_grad()(model.likeliest)
+
+
+@torch.no_grad()
+def whole(states: StateTensor, again: Callable[[Tensor], StateTensor]) -> StateTensor:
+    """States ``(B, T, 22)``; rows that half precision could not hold as ``again`` makes them."""
+    beyond = ~torch.isfinite(states.flatten(1).sum(1))
+    if beyond.any():
+        states[beyond] = again(beyond)
+    return states
 
 
 def _on_cpu(model: ContextNND) -> Callable[[StateTensor, Times], StateTensor]:

@@ -26,18 +26,14 @@ MOST = 2**25  # frames decoded at once: 4 GB, and places that 32 bits count
 FRAMES = 256  # that a program of the closed forms takes
 CLOCKS = 1 + 2 * len(FREQUENCIES)  # features, the first ones, that depend on time alone
 READ, WEIGHED = 21, 5  # features of an object, and tracks to weigh
-PADDED_CLOCKS, PADDED_READ, PADDED_OUT, PADDED_LAYERS = (
-    16,
-    32,
-    32,
-    4,
-)  # sizes that the tensor cores take
+PADDED_CLOCKS, PADDED_READ, PADDED_OUT = 16, 32, 32  # sizes that the tensor cores take
 HALF = torch.float16
 
 
 class FusedContext:
-    """Predicts on CUDA; a model of 64 or 128 hidden units.
+    """Predicts on CUDA; a model of 64 or 128 hidden units in two to four layers.
 
+    What half precision cannot hold, rates beyond some ten thousand, comes out as no number.
     ``likeliest=True`` decodes the likeliest future alone, a third of the work.
     """
 
@@ -62,7 +58,8 @@ class FusedContext:
     @staticmethod
     def supports(model: ContextNND) -> bool:
         """Whether the kernel takes such a model."""
-        return model.config.hidden in (64, 128) and 2 <= model.config.layers <= 4
+        c, nvidia = model.config, torch.version.hip is None  # whose instructions it uses
+        return c.hidden in (64, 128) and 2 <= c.layers <= 4 and nvidia
 
     @torch.no_grad()
     def __call__(

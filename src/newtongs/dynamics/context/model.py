@@ -116,6 +116,8 @@ class ContextNND(nn.Module):
 
     def standardise(self, states: StateTensor) -> None:
         """Take the size of every channel, and the range of what is read, from ``(N, T, 22)``."""
+        if states.shape[1] < SEEN:
+            raise InputError(f"states: expected {SEEN} frames or more, got {states.shape[1]}")
         mean, std = reading.statistics(states[:, 0])
         self.mean.copy_(mean)
         self.std.copy_(std)
@@ -137,19 +139,14 @@ class ContextNND(nn.Module):
 
     def contexts(self, readings: Tensor) -> tuple[Tensor, Tensor, Tensor]:
         """Logits ``(B, K)``, gains and offsets ``(B, K, layers, hidden)``."""
-        logits, modulations = self.modulations(readings)
-        gains, offsets = modulations.unbind(-2)
-        return logits, gains, offsets
-
-    def modulations(self, readings: Tensor) -> tuple[Tensor, Tensor]:
-        """Logits ``(B, K)``, and gains beside offsets ``(B, K, layers, 2, hidden)``."""
         x = self.read(readings)
         for block in self.blocks:
             x = block(x)
         x = nn.functional.silu(self.norm(x))
         c = self.config
         shape = (c.hypotheses, c.layers, 2, c.hidden)
-        return self.logits(x), self.context(x).unflatten(-1, shape)
+        gains, offsets = self.context(x).unflatten(-1, shape).unbind(-2)
+        return self.logits(x), gains, offsets
 
     def futures(
         self, z0: StateTensor, times: Tensor, gains: Tensor, offsets: Tensor
