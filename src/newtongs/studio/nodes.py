@@ -4,6 +4,7 @@ A node holds its Gaussians about its own origin and divided by a length ``unit``
 holds their covariances; the node's scale undoes that. Only the node's pose changes while it moves.
 """
 
+import math
 from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
@@ -16,7 +17,7 @@ from ..scene.frames import ALWAYS, FIRST, LATER
 from ..scene.gaussians import BACKGROUND, SH_C0, GaussianScene
 from ..scene.world_frame import WorldFrame
 from ..stage import Stage
-from ..state import State
+from ..state import LAYOUT
 from ..types import StateTensor, Vec3
 
 Array: TypeAlias = npt.NDArray[Any]
@@ -89,9 +90,10 @@ def still_pose(world: WorldFrame, origin: Vec3, unit: float) -> Pose:
 
 def moving_pose(world: WorldFrame, unit: float, start: StateTensor, z: StateTensor) -> Pose:
     """Of an object at a state ``(22,)`` of the physics frame; ``start`` is its first one."""
-    x = State(z.double())
-    a, b, c = (unit * world.scale * x.s / State(start.double()).s).tolist()
-    return Pose(x.p.numpy(), rotations.normalize(x.q).numpy(), (a, b, c))
+    x, k = z.double().numpy(), unit * world.scale  # numpy: a few numbers, sixty times a second
+    q, (a, b, c) = x[LAYOUT["q"]], (k * x[LAYOUT["s"]] / start.numpy()[LAYOUT["s"]]).tolist()
+    length = max(math.sqrt(q @ q), rotations.NORM_FLOOR)
+    return Pose(x[LAYOUT["p"]], q / length, (a, b, c))
 
 
 def add_splats(api: Any, name: str, made: Splats, pose: Pose) -> Any:
@@ -118,7 +120,8 @@ def move(node: Any, pose: Pose) -> None:
 
 def resize(node: Any, pose: Pose) -> None:
     """Set how large a node is; a last digit is no change."""
-    if not np.allclose(node.scale, pose.scale, rtol=1e-12, atol=0):
+    pairs = zip(node.scale, pose.scale, strict=True)
+    if not all(math.isclose(a, b, rel_tol=1e-12) for a, b in pairs):
         node.scale = pose.scale
 
 
