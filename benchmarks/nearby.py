@@ -6,9 +6,7 @@ to find the contacts and to solve them.
 Run with: python benchmarks/nearby.py [--scene FILE] [--gaussians 500000]
 """
 
-import argparse
 import copy
-import tempfile
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -19,9 +17,8 @@ import torch
 from common import hardware
 from rich.console import Console
 from rich.table import Table
-from studio import OBJECTS, dense_scene, words_of
+from studio import OBJECTS, scene_asked_for, words_of
 
-from newtongs.scene.io.formats import save
 from newtongs.studio import Session
 from newtongs.studio.live import LiveRun
 from newtongs.studio.stages import Ready, warm
@@ -87,16 +84,8 @@ def microseconds(work: Callable[[], None], times: int = 300) -> float:
 
 def main() -> None:
     """Print the tables."""
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--scene", type=Path)
-    parser.add_argument("--gaussians", type=int, default=500_000)
-    args = parser.parse_args()
-    torch.manual_seed(0)
     warm()
-    with tempfile.TemporaryDirectory() as name:
-        path = args.scene or Path(name) / "dense.ply"
-        if args.scene is None:
-            save(dense_scene(args.gaussians), path)
+    with scene_asked_for(__doc__) as path:
         ready = thrown(path)
     run(ready, 1)  # numba compiles
     every, near = run(ready, 10**9), run(ready, 1)

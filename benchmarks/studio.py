@@ -12,7 +12,8 @@ import resource
 import sys
 import tempfile
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -213,9 +214,10 @@ def measured(path: Path) -> tuple[int, list[Row]]:
     return len(studio.page.open_session.scene), rows
 
 
-def main() -> None:
-    """Print the table."""
-    parser = argparse.ArgumentParser(description=__doc__)
+@contextmanager
+def scene_asked_for(description: str | None) -> Iterator[Path]:
+    """The file of ``--scene``, or one of our own scenes with so many Gaussians."""
+    parser = argparse.ArgumentParser(description=description)
     parser.add_argument("--scene", type=Path)
     parser.add_argument("--gaussians", type=int, default=500_000)
     args = parser.parse_args()
@@ -224,6 +226,12 @@ def main() -> None:
         path = args.scene or Path(name) / "dense.ply"
         if args.scene is None:
             save(dense_scene(args.gaussians), path)
+        yield path
+
+
+def main() -> None:
+    """Print the table."""
+    with scene_asked_for(__doc__) as path:
         count, rows = measured(path)
     words = f"{path.name}, {count:,} Gaussians, on {hardware(torch.device('cpu'))}"
     table = Table(title=words)

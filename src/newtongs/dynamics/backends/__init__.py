@@ -80,6 +80,7 @@ def _only_floor(dynamics: Dynamics, surfaces: Sequence[Surface]) -> bool:
 
 
 def _fused(model: GaussianNND) -> Predictor:
+    from .context import whole
     from .triton_rollout import FusedRollout
 
     made: dict[tuple[int, tuple[float, ...]], FusedRollout] = {}
@@ -91,10 +92,6 @@ def _fused(model: GaussianNND) -> Predictor:
         if key not in made:
             made.clear()  # one size at a time: an evaluation has one, and a last shorter batch
             made[key] = FusedRollout(model, times, rows=len(z0), passes=3)
-        states = made[key](z0)
-        beyond = ~torch.isfinite(states).flatten(1).all(1)
-        if beyond.any():  # of what half precision holds, 65,504: the reference takes these
-            states[beyond] = model.rollout(z0[beyond], times)
-        return finite(states)
+        return finite(whole(made[key](z0), lambda rows: model.rollout(z0[rows], times)))
 
     return predict

@@ -51,7 +51,7 @@ def likeliest_predictor(model: ContextNND) -> Callable[[StateTensor, Times], Sta
 @torch.no_grad()
 def whole(states: StateTensor, again: Callable[[Tensor], StateTensor]) -> StateTensor:
     """States ``(B, T, 22)``; rows that half precision could not hold as ``again`` makes them."""
-    beyond = ~torch.isfinite(states.flatten(1).sum(1))
+    beyond = ~torch.isfinite(states.sum((1, 2)))
     if beyond.any():
         states[beyond] = again(beyond)
     return states

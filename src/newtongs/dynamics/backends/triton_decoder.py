@@ -17,7 +17,7 @@ G = tl.constexpr(-GRAVITY[Y])
 LEAST = tl.constexpr(TINY)
 LATE = tl.constexpr(ONSET)
 FORGET = tl.constexpr(SETTLING)
-MOST = tl.constexpr(GROWTH)
+LARGEST = tl.constexpr(GROWTH)
 KEEP_NAN = tl.constexpr(tl.PropagateNan.ALL)
 
 
@@ -49,10 +49,38 @@ def _store(pointer, n, at, there, values):
 
 
 @triton.jit
+def _landing(height, up, e, keep, t, flight, dflight):
+    """``tracks.landing`` in its letters: height, rest, travel and what is left, each with its rate.
+
+    The time of the first contact comes last.
+    """
+    speed = tl.sqrt(up * up + 2 * G * height + LEAST * LEAST)
+    first, period = (up + speed) / G, 2 * e * speed / G
+    after = tl.maximum(t - first, 0.0)
+    left = tl.maximum(1 - after * (1 - e) / period, LEAST)
+    bounces = tl.floor(tl.log2(left) / tl.log2(e))
+    power = _power(e, bounces)
+    since = tl.maximum(after - period * (1 - power) / (1 - e), 0.0)
+    bounce = e * power * speed
+    hop = since * (bounce - 0.5 * G * since)
+    air, ended = after <= 0, left <= LEAST
+    still = ended | (hop < 0)
+    over = tl.where(air, flight, tl.where(still, 0.0, hop))
+    dover = tl.where(air, dflight, tl.where(still, 0.0, bounce - G * since))
+    rest, drest = tl.where(air, flight, 0.0), tl.where(air, dflight, 0.0)
+    slow, kept = keep * e, _power(keep, bounces + 1)
+    lost = period * keep * (1 - _power(slow, bounces)) / (1 - slow)
+    travel = tl.where(air, t, since * kept + first + lost)
+    dtravel = tl.where(air, 1.0, kept)
+    dleft = tl.where(air | ended, 0.0, -(1 - e) / period)
+    return over, dover, rest, drest, travel, dtravel, left, dleft, first
+
+
+@triton.jit
 def closed_forms(z0, times, fx, fdx, tracks, T, n, ROWS: tl.constexpr):
     """An object's features ``(21, n)`` and their rates; its tracks and their rates ``(10, n)``.
 
-    ``n`` is objects times frames. The letters are those of ``tracks.landing``.
+    ``n`` is objects times frames.
     """
     at = tl.program_id(0).to(tl.int64) * ROWS + tl.arange(0, ROWS)
     there = at < n
@@ -65,27 +93,10 @@ def closed_forms(z0, times, fx, fdx, tracks, T, n, ROWS: tl.constexpr):
     keep = 1 - tl.minimum(tl.maximum(mu, 0.0), 0.98)
 
     height = tl.maximum(y - s, 0.0)
-    speed = tl.sqrt(up * up + 2 * G * height + LEAST * LEAST)
-    first, period = (up + speed) / G, 2 * e * speed / G
-    after = tl.maximum(t - first, 0.0)
-    left = tl.maximum(1 - after * (1 - e) / period, LEAST)
-    bounces = tl.floor(tl.log2(left) / tl.log2(e))
-    power = _power(e, bounces)
-    since = tl.maximum(after - period * (1 - power) / (1 - e), 0.0)
-    bounce = e * power * speed
-    hop = since * (bounce - 0.5 * G * since)
-    air, ended = after <= 0, left <= LEAST
     flight, dflight = height + t * (up - 0.5 * G * t), up - G * t
-    still = ended | (hop < 0)
-    over = tl.where(air, flight, tl.where(still, 0.0, hop))
-    dover = tl.where(air, dflight, tl.where(still, 0.0, bounce - G * since))
-    rest, drest = tl.where(air, flight, 0.0), tl.where(air, dflight, 0.0)
-    slow, kept = keep * e, _power(keep, bounces + 1)
-    lost = period * keep * (1 - _power(slow, bounces)) / (1 - slow)
-    travel = tl.where(air, t, since * kept + first + lost)
-    dtravel = tl.where(air, 1.0, kept)
-    dleft = tl.where(air | ended, 0.0, -(1 - e) / period)
-
+    over, dover, rest, drest, travel, dtravel, left, dleft, first = _landing(
+        height, up, e, keep, t, flight, dflight
+    )
     dbrake = G * mu / tl.sqrt(vx * vx + vz * vz + LEAST)
     dpass = 1 / tl.maximum(first, LEAST)
     brake, passed = dbrake * t, dpass * t
@@ -307,7 +318,7 @@ def _assemble(z, t, tracks, n, o, do, to, there):
         spin = spin + (w * t,)
         s, u = tl.load(z + 13 + k), tl.load(z + 16 + k)
         growth = fade * (u / s) + late * o[28 + k]
-        growth = tl.minimum(tl.maximum(growth, -MOST, KEEP_NAN), MOST, KEEP_NAN)
+        growth = tl.minimum(tl.maximum(growth, -LARGEST, KEEP_NAN), LARGEST, KEEP_NAN)
         grown = s * tl.exp(growth)
         tl.store(to + 13 + k, grown, mask=there)
         rate = dfade * (u / s) + dlate * o[28 + k] + late * do[28 + k]
