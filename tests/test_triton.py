@@ -111,3 +111,41 @@ def test_every_ablation_agrees_with_float64(config):
     assert (hits > 0.1 * rows) == config.get("contact", True)
     assert value < 1e-5
     assert gradient < 2e-3
+
+
+LOSS = """
+import torch
+from newtongs.state import project
+from newtongs.training.config import LossWeights
+from newtongs.training.fused_loss import objective_and_gradient
+from newtongs.training.loss import objective
+
+torch.manual_seed(0)
+device = "cuda" if torch.cuda.is_available() else "cpu"
+heavy = LossWeights(material=0.3, smooth=1.0, penetration=2.0, q=3.0)
+for rows, frames, weights in ((150, 5, LossWeights()), (128, 4, heavy), (7, 9, heavy)):
+    a, b = (project(torch.randn(rows, frames, 22, device=device)) for _ in range(2))
+    a[0, 0, 3:7] = b[0, 0, 3:7]  # alignments of one, to rounding
+    a[..., 14] *= torch.randn(rows, frames, device=device).sign()
+    a = a.permute(1, 2, 0).contiguous().permute(2, 0, 1)  # as the rollout leaves it
+    terms, gradient = objective_and_gradient(a, b, weights)
+    exact = a.double().requires_grad_()
+    expected = objective(exact, b.double(), weights)
+    expected["total"].backward()
+    assert list(terms) == list(expected)
+    for name, term in terms.items():
+        torch.testing.assert_close(term, expected[name].detach(), rtol=1e-6, atol=0)
+    moving = exact.grad[..., :19]
+    error = (gradient[..., :19] - moving).norm() / moving.norm()
+    assert error < 1e-6, error
+    assert not gradient[..., 19:].any()  # the material is the initial state's
+"""
+
+
+def test_the_objective_agrees_with_float64_in_value_and_gradient():
+    interpreted = {} if torch.cuda.is_available() else {"TRITON_INTERPRET": "1"}
+    done = subprocess.run(
+        [sys.executable, "-W", "ignore", "-c", LOSS], capture_output=True, text=True, check=False,
+        env={**os.environ, **interpreted},
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr[-2000:]

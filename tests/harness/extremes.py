@@ -34,7 +34,7 @@ FEW = 50  # states of a chunk that are predicted one by one
 FRAMES, DT = 9, 1 / 24
 MUJOCO_SHARE = 5000  # one state of so many
 # Paths that are given what was checked before: bodies, and what a model is shown.
-CHECKED = ("paper engine", "the model", "compiled, one")
+CHECKED = ("paper engine", "the model", "compiled, one", "CUDA, the model", "CUDA, one kernel")
 SPECIAL = torch.tensor(
     [0.0, -0.0, 1e-45, 1e-38, 1e-8, 1e-4, 6e-4, 1.0, LARGEST, 1.001 * LARGEST, 3.4e38,
      torch.inf, torch.nan]
@@ -98,10 +98,21 @@ def of_context(model: ContextNND):
     Its edge, where states are refused, is the last.
     """
     one = likeliest_predictor(model)
-    return {
+    here = {
         "the model": lambda z: torch.no_grad()(model.likeliest)(z, times()),
         "compiled, one": lambda z: torch.cat([one(x, times()) for x in z[:FEW].split(1)]),
         "of any size": lambda z: torch.stack([predict(model, x, times()) for x in z[:FEW]]),
+    }
+    return here | (context_on_cuda(model) if torch.cuda.is_available() else {})
+
+
+def context_on_cuda(model: ContextNND):
+    """The model and its fused kernel on the GPU."""
+    there = copy.deepcopy(model).cuda()
+    fused = likeliest_predictor(there)
+    return {
+        "CUDA, the model": lambda z: torch.no_grad()(there.likeliest)(z.cuda(), times()).cpu(),
+        "CUDA, one kernel": lambda z: fused(z.cuda(), times()).cpu(),
     }
 
 

@@ -12,7 +12,7 @@ from ..dynamics.solvers import SCHEMES
 from ..ranks import Ranks
 from ..types import StateTensor, Times
 from .config import LossWeights, TrainConfig
-from .loss import objective
+from .fused_loss import objective_and_gradient
 
 WARM_UP = 2  # passes before the capture: compilation, and the allocator finding its sizes
 BYTES_A_FRAME = 7_000  # kept of one sequence for the backward pass, measured: 26 GB at full size
@@ -112,26 +112,24 @@ class CapturedPiece:
 
     def _forward_backward(self) -> dict[str, Tensor]:
         self.rollout.prepare()
-        terms = _objective(self.rollout(self.target[:, 0]), self.target, self.weights)
+        predicted = self.rollout(self.target[:, 0])
+        terms, gradient = objective_and_gradient(predicted, self.target, self.weights)
         # The share multiplies what is added to the gradients, not the loss: kernels then see
         # gradients of the same size whatever the piece's part of the batch.
         unshared = [p.grad.clone() for p in self.parameters if p.grad is not None]
         for p in self.parameters:
             assert p.grad is not None
             p.grad.zero_()
-        terms["total"].backward()
+        predicted.backward(gradient)
         self.rollout.collect()
         for p, before in zip(self.parameters, unshared, strict=True):
             assert p.grad is not None
             p.grad.mul_(self.share).add_(before)
-        return {k: x.detach() for k, x in terms.items()}
+        return terms
 
     def replay(self, piece: StateTensor, share: float) -> Tensor:
         """Loss terms of the piece, times its share, in float64."""
         self.target.copy_(piece)
         self.share.fill_(share)
         self.graph.replay()
-        return torch.stack(list(self.terms.values())).double() * share
-
-
-_objective = torch.compile(objective, dynamic=False)
+        return torch.stack(list(self.terms.values())) * share

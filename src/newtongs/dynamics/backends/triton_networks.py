@@ -7,8 +7,8 @@ Products run on tensor cores in half precision with float32 accumulation. An ope
 * 2: ``hi (hi + lo)``, exact weights, rounded activations (whose errors average out over a batch);
 * 3: also ``lo hi``, close to float32.
 
-Trained weights need three passes: measured against float64, the gradient is off by 2e-2 with one,
-by 6e-3 with two and by 4e-5 with three, where float32 itself is off by 2e-5.
+Trained weights need three passes forward: measured against float64, the gradient is off by 2e-2
+with one, by 6e-3 with two and by 4e-5 with three, where float32 itself is off by 2e-5.
 
 Backward, a program takes TURNS blocks of rows one after the other and sums up the narrow weight
 gradients itself; it owns its place in the sums, so that there are no atomics and the order is
@@ -44,6 +44,28 @@ def _store_narrow(pointer, rows, columns, n, WIDTH: tl.constexpr, values):
 def _bounded(d):
     """Within half precision: a gradient beyond its range saturates instead of becoming infinite."""
     return tl.minimum(tl.maximum(d, -65504.0), 65504.0)
+
+
+@triton.jit
+def _sigmoid(a, PTX: tl.constexpr):
+    """By two instructions of the card, each exact to about an ulp, instead of a whole division.
+
+    Triton's interpreter does not know them.
+    """
+    if PTX:
+        sigma = tl.inline_asm_elementwise(
+            """{
+            .reg .f32 e;
+            mul.f32 e, $1, 0fBFB8AA3B;
+            ex2.approx.ftz.f32 e, e;
+            add.f32 e, e, 0f3F800000;
+            rcp.approx.ftz.f32 $0, e;
+            }""",
+            "=r,r", [a], dtype=tl.float32, is_pure=True, pack=1,
+        )  # fmt: skip
+    else:
+        sigma = tl.sigmoid(a)
+    return sigma
 
 
 @triton.jit
@@ -106,6 +128,7 @@ def two_layer_forward(
     w1_hi, w1_lo, b1, w2_hi, w2_lo, b2, w3_hi, w3_lo, b3,
     STATE: tl.constexpr, OUT: tl.constexpr, HIDDEN: tl.constexpr, SAVE: tl.constexpr,
     ROWS: tl.constexpr, CHUNK: tl.constexpr, PASSES: tl.constexpr, TANH: tl.constexpr,
+    PTX: tl.constexpr,
 ):  # fmt: skip
     """``r = tanh(W3 silu(W2 silu(W1 x)))``; weights stand as (inputs, outputs), padded to 32, 16.
 
@@ -120,11 +143,11 @@ def two_layer_forward(
     for start in range(0, HIDDEN, CHUNK):
         c = start + chunk
         a1 = _hidden(x, w1_hi, w1_lo, b1, inputs, c, HIDDEN)
-        a2 = _dot_weight(a1 * tl.sigmoid(a1), w2_hi, w2_lo, c, wide, HIDDEN, a2, PASSES)
+        a2 = _dot_weight(a1 * _sigmoid(a1, PTX), w2_hi, w2_lo, c, wide, HIDDEN, a2, PASSES)
     a2 += tl.load(b2 + wide)[None, :]
     if SAVE:
         tl.store(_tile(a2_out, rows, wide, HIDDEN), a2.to(tl.float16), rows[:, None] < n)
-    h2 = a2 * tl.sigmoid(a2)
+    h2 = a2 * _sigmoid(a2, PTX)
     o = tl.zeros((ROWS, 16), tl.float32) + tl.load(b3 + narrow)[None, :]
     o = _dot_weight(h2, w3_hi, w3_lo, wide, narrow, 16, o, PASSES)
     _store_narrow(r_ptr, rows, narrow, n, OUT, _output(o, TANH))
@@ -134,7 +157,7 @@ def two_layer_forward(
 def two_layer_backward_top(
     r_ptr, g_ptr, a2_ptr, n, scale, w3t_hi, w3t_lo, d2_out, w3_sums, b3_sums, b2_sums,
     OUT: tl.constexpr, HIDDEN: tl.constexpr, TURNS: tl.constexpr, AHEAD: tl.constexpr,
-    ROWS: tl.constexpr, CHUNK: tl.constexpr, TANH: tl.constexpr,
+    ROWS: tl.constexpr, CHUNK: tl.constexpr, TANH: tl.constexpr, PTX: tl.constexpr,
 ):  # fmt: skip
     """From the outputs' gradient to the second layer's, ``d2``, for CHUNK units of some rows.
 
@@ -152,7 +175,7 @@ def two_layer_backward_top(
         g2 = tl.zeros((ROWS, CHUNK), tl.float32)
         g2 = _dot_weight(d3, w3t_hi, w3t_lo, narrow, c, HIDDEN, g2, 3)
         a2 = tl.load(_tile(a2_ptr, rows, c, HIDDEN), real, other=0.0).to(tl.float32)
-        sigma = tl.sigmoid(a2)
+        sigma = _sigmoid(a2, PTX)
         h2 = a2 * sigma
         d2 = _bounded(g2 * (sigma + h2 * (1 - sigma)))
         tl.store(_tile(d2_out, rows, c, HIDDEN), d2.to(tl.float16), real)
@@ -167,13 +190,13 @@ def two_layer_backward_top(
 
 @triton.jit
 def two_layer_backward_bottom(
-    x_ptr, d2_ptr, gx_ptr, n, scale, w1_hi, w1_lo, w1t_hi, w1t_lo, b1, w2t, h1_out, w1_sums,
+    x_ptr, d2_ptr, gx_ptr, n, scale, w1_hi, w1_lo, w1t, b1, w2t, h1_out, w1_sums,
     STATE: tl.constexpr, HIDDEN: tl.constexpr, TURNS: tl.constexpr,
-    ROWS: tl.constexpr, CHUNK: tl.constexpr, PASSES: tl.constexpr,
+    ROWS: tl.constexpr, CHUNK: tl.constexpr, PTX: tl.constexpr,
 ):  # fmt: skip
     """From the second layer's gradient to the inputs'; the first layer's activations on the way.
 
-    Of W2 the high half is enough: ``d2`` has lost as many bits.
+    Of W2 and W1 the high halves are enough: ``d2`` and ``d1`` have lost as many bits.
     Sums: W1's gradient and, in the last column, its bias's: (programs, HIDDEN, 32).
     """
     program = tl.program_id(0)
@@ -191,12 +214,12 @@ def two_layer_backward_bottom(
             w1_sum = tl.load(at)
             g1 = tl.dot(d2, tl.load(_tile(w2t, wide, c, HIDDEN)))
             a1 = _hidden(x, w1_hi, w1_lo, b1, inputs, c, HIDDEN)
-            s1 = tl.sigmoid(a1)
+            s1 = _sigmoid(a1, PTX)
             h1 = a1 * s1
             tl.store(_tile(h1_out, rows, c, HIDDEN), h1.to(tl.float16), real)
-            d1 = _bounded(g1 * (s1 + h1 * (1 - s1)))
-            gx = _dot_weight(d1, w1t_hi, w1t_lo, c, inputs, 32, gx, PASSES)
-            tl.store(at, tl.dot(tl.trans(d1.to(tl.float16)), factor, w1_sum))
+            d1 = _bounded(g1 * (s1 + h1 * (1 - s1))).to(tl.float16)
+            gx = tl.dot(d1, tl.load(_tile(w1t, c, inputs, 32)), gx)
+            tl.store(at, tl.dot(tl.trans(d1), factor, w1_sum))
         _store_narrow(gx_ptr, rows, inputs, n, STATE, gx / scale)
 
 
@@ -205,6 +228,7 @@ def one_layer_forward(
     x_ptr, r_ptr, n, w1_hi, w1_lo, b1, w2_hi, w2_lo, b2,
     STATE: tl.constexpr, OUT: tl.constexpr, HIDDEN: tl.constexpr,
     ROWS: tl.constexpr, CHUNK: tl.constexpr, PASSES: tl.constexpr, TANH: tl.constexpr,
+    PTX: tl.constexpr,
 ):  # fmt: skip
     """``r = tanh(W2 silu(W1 x))``."""
     rows = tl.program_id(0) * ROWS + tl.arange(0, ROWS)
@@ -214,16 +238,16 @@ def one_layer_forward(
     for start in range(0, HIDDEN, CHUNK):
         c = start + chunk
         a1 = _hidden(x, w1_hi, w1_lo, b1, inputs, c, HIDDEN)
-        o = _dot_weight(a1 * tl.sigmoid(a1), w2_hi, w2_lo, c, narrow, 16, o, PASSES)
+        o = _dot_weight(a1 * _sigmoid(a1, PTX), w2_hi, w2_lo, c, narrow, 16, o, PASSES)
     _store_narrow(r_ptr, rows, narrow, n, OUT, _output(o, TANH))
 
 
 @triton.jit
 def one_layer_backward(
     x_ptr, r_ptr, g_ptr, gx_ptr, n, scale,
-    w1_hi, w1_lo, w1t_hi, w1t_lo, b1, w2t_hi, w2t_lo, w1_sums, w2_sums, b2_sums,
+    w1_hi, w1_lo, w1t, b1, w2t_hi, w2t_lo, w1_sums, w2_sums, b2_sums,
     STATE: tl.constexpr, OUT: tl.constexpr, HIDDEN: tl.constexpr, TURNS: tl.constexpr,
-    ROWS: tl.constexpr, CHUNK: tl.constexpr, PASSES: tl.constexpr, TANH: tl.constexpr,
+    ROWS: tl.constexpr, CHUNK: tl.constexpr, TANH: tl.constexpr, PTX: tl.constexpr,
 ):  # fmt: skip
     """Gradient of the inputs; nothing but sums goes to memory beside it.
 
@@ -247,13 +271,13 @@ def one_layer_backward(
             at_w2 = _tile(w2_sums + program * 16 * HIDDEN, narrow, c, HIDDEN)
             w1_sum, w2_sum = tl.load(at_w1), tl.load(at_w2)
             a1 = _hidden(x, w1_hi, w1_lo, b1, inputs, c, HIDDEN)
-            s1 = tl.sigmoid(a1)
+            s1 = _sigmoid(a1, PTX)
             h1 = a1 * s1
             g1 = tl.zeros((ROWS, CHUNK), tl.float32)
             g1 = _dot_weight(d2, w2t_hi, w2t_lo, narrow, c, HIDDEN, g1, 3)
-            d1 = _bounded(g1 * (s1 + h1 * (1 - s1)))
-            gx = _dot_weight(d1, w1t_hi, w1t_lo, c, inputs, 32, gx, PASSES)
-            tl.store(at_w1, tl.dot(tl.trans(d1.to(tl.float16)), factor, w1_sum))
+            d1 = _bounded(g1 * (s1 + h1 * (1 - s1))).to(tl.float16)
+            gx = tl.dot(d1, tl.load(_tile(w1t, c, inputs, 32)), gx)
+            tl.store(at_w1, tl.dot(tl.trans(d1), factor, w1_sum))
             tl.store(at_w2, tl.dot(tl.trans(d2.to(tl.float16)), h1.to(tl.float16), w2_sum))
         _store_narrow(gx_ptr, rows, inputs, n, STATE, gx / scale)
     _add_to(b2_sums + program * 16 + narrow, d2_sum)

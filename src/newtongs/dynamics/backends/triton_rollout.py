@@ -63,6 +63,11 @@ def multiprocessors(device: torch.device) -> int:
     return int(torch.cuda.get_device_properties(device).multi_processor_count)
 
 
+def nvidia(device: torch.device) -> bool:
+    """Whether kernels may use the card's own instructions; the interpreter knows none."""
+    return device.type == "cuda" and torch.version.hip is None
+
+
 def halves(w: Tensor) -> tuple[Tensor, Tensor]:
     """``w = hi + lo`` to about 22 bits, both in half precision."""
     hi = w.half()
@@ -111,7 +116,7 @@ class FusedNetwork:
         """Take over the parameters' present values."""
         first, *middle, last = (layer.weight for layer in self.layers)
         self.w1 = halves(padded(first.T, INPUTS, self.hidden))
-        self.w1t = halves(padded(first, self.hidden, INPUTS))
+        self.w1t = padded(first, self.hidden, INPUTS).half()
         self.w_out = halves(padded(last.T, self.hidden, OUTPUTS))
         self.w_out_t = halves(padded(last, OUTPUTS, self.hidden))
         self.w2 = halves(middle[0].T) if self.deep else ()
@@ -123,11 +128,14 @@ class FusedNetwork:
     def _options(self, part: str) -> dict[str, int]:
         """Of the forward pass, or of the backward pass's ``top`` or ``bottom``."""
         common = {"HIDDEN": self.hidden, **self.blocks[part].options()}
+        common["PTX"] = nvidia(self.device)
         if self.blocks[part].programs:
             common["TURNS"] = -(-self._blocks(part) // self._programs(part))
         if not (self.deep and part == "bottom"):  # that kernel never meets the outputs
             common["TANH"] = self.tanh
-        return common if part == "top" else common | {"STATE": DIM, "PASSES": self.passes}
+        if part != "top":  # which never meets the inputs
+            common["STATE"] = DIM
+        return common | ({"PASSES": self.passes} if part == "forward" else {})
 
     def _blocks(self, part: str) -> int:
         return -(-self.rows // self.blocks[part].rows)
@@ -166,7 +174,7 @@ class FusedNetwork:
     ) -> Tensor:
         """Gradient of ``x`` given that of ``r``; the weights' are summed up or go to ``slot``."""
         gx, sums = torch.empty_like(x), self._sums()
-        weights = (*self.w1, *self.w1t, self.b1)
+        weights = (*self.w1, self.w1t, self.b1)
         if self.deep:
             assert kept is not None
             f = {k: v[slot] for k, v in self._factors().items()}
@@ -215,10 +223,11 @@ class FusedNetwork:
         """Add ``d2^T h1`` over all slots and rows, cut into slabs, to the sums."""
         d, h = (self.factors[k].reshape(SLABS, -1, self.hidden) for k in ("d2", "h1"))
         if d.is_cuda:
-            product = torch.bmm(d.transpose(1, 2), h, out_dtype=torch.float32)
+            torch.baddbmm(
+                self.sums["w2"], d.transpose(1, 2), h, out_dtype=torch.float32, out=self.sums["w2"]
+            )
         else:
-            product = torch.bmm(d.transpose(1, 2).float(), h.float())
-        self.sums["w2"].add_(product)
+            self.sums["w2"].baddbmm_(d.transpose(1, 2).float(), h.float())
 
     @torch.no_grad()
     def collect(self) -> None:
