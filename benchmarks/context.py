@@ -116,6 +116,7 @@ def shortest(
 def report_training(device: str) -> None:
     """Milliseconds of an update at the full run's size, after compilation."""
     config = ContextTrainConfig(out=Path("unused"), device=device, pool=4096)
+    torch.set_float32_matmul_precision("high")  # as `train` does
     run = start(config)
     step, batches = make_step(run, config), of_round(run, config)
     marks = []

@@ -190,8 +190,11 @@ def main() -> None:
     parser.add_argument("--states", type=int, default=100_000)
     parser.add_argument("--start", type=int, default=0, help="first chunk")
     parser.add_argument("--only", nargs="+", default=[""], help="paths with one of these in them")
+    parser.add_argument("--share", type=int, default=MUJOCO_SHARE, help="one of so many to MuJoCo")
     chosen = parser.parse_args()
-    counts, refusals = walked(chosen.states, chosen.start, tell=True, only=chosen.only)
+    counts, refusals = walked(
+        chosen.states, chosen.start, tell=True, only=chosen.only, share=chosen.share
+    )
     print(table(counts, CHUNK * -(-chosen.states // CHUNK)))
     print("refused by channel:", ", ".join(f"{k} {n:,}" for k, n in refusals.items() if n))
     sys.exit(any(count.lost or count.wrongly for count in counts.values()))
@@ -203,6 +206,7 @@ def walked(
     chunk: int = CHUNK,
     tell: bool = False,
     only: Sequence[str] = ("",),
+    share: int = MUJOCO_SHARE,
 ):
     """Counts by path, and how many states the edge refused for each channel."""
     made: dict[str, GaussianNND | ContextNND] = {**models()}
@@ -224,7 +228,7 @@ def walked(
             refusals[channel] += int((~(z[:, i].abs() <= LARGEST)).sum())
         refusals["m (drag)"] += int((simulable(z) & ~accepted(made["analytic"], z)).sum())
         if count := counts.get("mujoco"):
-            mujoco(count, z[:: max(1, MUJOCO_SHARE * chunk // CHUNK)], seed)
+            mujoco(count, z[:: max(1, share * chunk // CHUNK)], seed)
         if tell:
             lost = sum(len(c.lost) + len(c.wrongly) for c in counts.values())
             print(f"chunk {seed}: {(seed - start + 1) * chunk:,} states, {lost} lost", flush=True)

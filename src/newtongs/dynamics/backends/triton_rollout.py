@@ -46,7 +46,7 @@ class Block:
 # Measured fastest on an H200 with three passes.
 DEEP = {
     "forward": Block(64, 32, warps=4, stages=3),
-    "top": Block(32, 64, warps=4, stages=3, programs=2),
+    "top": Block(32, 128, warps=4, stages=3, programs=2),
     "bottom": Block(128, 64, warps=8, stages=2, programs=1),
 }
 SHALLOW = {
