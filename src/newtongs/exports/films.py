@@ -11,6 +11,7 @@ import numpy.typing as npt
 
 from ..limits import reserve
 from ..render import render_frames
+from ..render.scenes import placed
 from ..render.video import to_bytes
 from ..scene.animation import Animation
 from ..scene.cameras import Camera
@@ -36,7 +37,7 @@ def film(
     """
     first = camera if isinstance(camera, Camera) else camera[0]
     shape = (len(animation), first.height, first.width, 3)
-    frames = animation.frames().to("cuda") if backend == "gsplat" else animation.frames()
+    frames = placed(animation.frames(), backend)
     pictures = render_frames(
         frames, camera, backend=backend, background=background, progress=progress
     )

@@ -16,6 +16,7 @@ from typing import Any
 from ..errors import InputError
 from . import shared
 from .pool import LOOKS, Told, prepared_or_why
+from .renderers import gpu_share, try_out
 from .scenes import SceneSource
 from .shards import Shard, make_shard
 from .spec import Spec
@@ -119,6 +120,22 @@ class Cluster:
             raise InputError(f"--ray: the cluster at {address} cannot be joined: {line}") from error
         self.stored: dict[str, Any] = {}
         self.task = partial(self.ray.remote, num_cpus=1, max_retries=RETRIES)
+        self.drawing = partial(self.task, num_gpus=gpu_share(spec.renderer))
+
+    def require_gpus(self, address: str) -> None:
+        """Refuse a cluster whose nodes can never take the tasks: they would wait for ever."""
+        needed, there = gpu_share(self.spec.renderer), self.ray.cluster_resources().get("GPU", 0)
+        if there < needed:
+            raise InputError(
+                f'--ray: renderer = "{self.spec.renderer}" needs a node with a GPU, the cluster at '
+                f"{address} has none; add one with: ray start --address={address} --num-gpus=1, "
+                'or use renderer = "ewa"'
+            )
+
+    def try_out(self) -> None:
+        """Let one node draw, before all of them do."""
+        task = self.drawing()(try_out)
+        self._result(task.remote(self.spec.renderer))
 
     def prepare(self, scenes: Sequence[SceneSource], told: Told) -> dict[str, str]:
         """Make scenes ready; returns a line for each that cannot be used."""
@@ -139,7 +156,7 @@ class Cluster:
     ) -> Iterator[dict[str, Any]]:
         """Make shards; their logs as they are done."""
         films = self.ray.remote(num_cpus=0, max_restarts=-1, max_task_retries=-1)(Films).remote()
-        task, total = self.task()(_shard), sum(s.films for s in shards)
+        task, total = self.drawing()(_shard), sum(s.films for s in shards)
         place = out.absolute()
         jobs = [task.remote(self.spec, list(scenes), s, place, self.stored, films) for s in shards]
         for _, log in self._finished(jobs, lambda: self._look(films, told, total)):
@@ -186,6 +203,7 @@ def cluster(spec: Spec, address: str) -> Iterator[Cluster]:
     """For a while."""
     made = Cluster(spec, address)
     try:
+        made.require_gpus(address)
         yield made
     finally:
         made.close()

@@ -13,6 +13,7 @@ import numpy.typing as npt
 import torch
 
 from ..render.ewa_labels import NOTHING, Labels, pictures
+from ..render.video import to_bytes
 from ..scene.animation import Animation
 from ..scene.cameras import Camera
 from ..scene.gaussians import BACKGROUND
@@ -123,7 +124,7 @@ def label_view(
     before: Labels | None = None
     still = isinstance(cameras, Camera)
     for t, (picture, labels) in enumerate(drawn(animation.frames(), cameras, color, motion.slots)):
-        out.rgb[t] = np.rint(255 * picture.color.cpu().numpy().clip(0, 1)).astype(np.uint8)
+        out.rgb[t] = to_bytes(picture)
         inside = (labels.slot >= 0) & (labels.slot < motion.objects)
         out.ids[t] = np.where(inside, labels.slot + 1, 0)
         out.depth[t] = np.minimum(animation.world.scale * labels.depth, LARGEST)

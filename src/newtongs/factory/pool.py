@@ -18,6 +18,7 @@ from typing import Any
 from ..errors import InputError
 from . import shared
 from .casts import Prepared, prepare
+from .renderers import try_out
 from .scenes import SceneSource
 from .shards import Shard, make_shard
 from .spec import Spec
@@ -93,6 +94,11 @@ class Pool:
         self.folder = Path(tempfile.mkdtemp(prefix="newtongs-factory-"))
         started = self.counter, os.getpid()
         self.executor = ProcessPoolExecutor(workers, context, _start, started)
+
+    def try_out(self) -> None:
+        """Let one worker draw, before all of them do."""
+        for _ in self._finished([partial(try_out, self.spec.renderer)]):
+            pass
 
     def prepare(self, scenes: Sequence[SceneSource], told: Told) -> dict[str, str]:
         """Make scenes ready; returns a line for each that cannot be used."""

@@ -13,6 +13,7 @@ from ..errors import InputError
 from ..files import write_atomically
 from .encode import text
 from .index import all_rows, arrow, write_index
+from .renderers import require_here
 from .scenes import SceneSource, find_scenes
 from .shards import LOG, Shard, is_done, shards_of
 from .spec import Spec, described
@@ -61,9 +62,13 @@ def produce(
     check_space(out, spec, sum(s.films for s in missing))
     refused: dict[str, str] = {}
     if missing:
-        write_atomically(out / "spec.json", lambda f: f.write(text(described(spec))))
-        sweep(out, missing)
+        if ray is None:
+            require_here(spec.renderer)
         with engine(spec, workers, ray) as working:
+            if spec.renderer == "gsplat":
+                working.try_out()
+            write_atomically(out / "spec.json", lambda f: f.write(text(described(spec))))
+            sweep(out, missing)
             needed = {s.split for s in missing}
             refused = working.prepare([s for s in scenes if s.split in needed], told)
             for scene, line in refused.items():

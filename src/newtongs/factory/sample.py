@@ -19,6 +19,7 @@ from .casts import Prepared
 from .draws import Draw, draw
 from .film import Film, make_film
 from .labels import Array, ViewLabels, label_view
+from .renderers import pictures_by
 from .scenes import SceneSource
 from .spec import Spec
 from .views import cameras_of, each, in_physics, seen
@@ -109,9 +110,8 @@ def _attempt(
     clock.lap("look")
     if min(parts) < spec.least_seen:
         raise Refused("hardly seen", f"seen in {min(parts):.0%} of the frames")
-    labels = []
-    for view in views:
-        labels.append(label_view(film.animation, view, prepared.source.color))
+    by, color = pictures_by(spec.renderer), prepared.source.color
+    labels = [label_view(film.animation, view, color, by) for view in views]
     clock.lap("draw and label")
     files = dict(_files(spec, film, prepared, labels, views, parts, failures))
     clock.lap("encode")
@@ -196,7 +196,7 @@ def about(
         "provenance": prepared.provenance
         | {
             "newtongs": __version__, "spec": spec.name, "digest": spec.digest, "seed": spec.seed,
-            "number": drawn.number, "attempt": drawn.attempt,
+            "number": drawn.number, "attempt": drawn.attempt, "renderer": spec.renderer,
         },
         "failures": failures,
     }  # fmt: skip

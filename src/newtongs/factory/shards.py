@@ -16,6 +16,7 @@ from ..files import write_atomically
 from ..render.video import write_png
 from ..threads import one_thread
 from .encode import text
+from .renderers import try_out
 from .sample import THUMB, Clock, Load, Sample, make_sample
 from .scenes import SceneSource, splits_of_shards
 from .spec import Spec
@@ -84,6 +85,7 @@ def make_shard(
         raise InputError(f"this node does not see {out}; --out must lie on storage that all share")
     ours = [scene for scene in scenes if scene.split == shard.split]
     samples: list[Sample] = []
+    drawn_by = try_out(spec.renderer)  # a card takes seconds to start, which no film shall pay
     clock = Clock()
 
     def write(file: BinaryIO) -> None:
@@ -101,7 +103,7 @@ def make_shard(
     rows = [sample.row | {"shard": f"{shard.name}.tar"} for sample in samples]
     part = {"digest": spec.digest, "films": shard.films, "rows": rows}
     write_atomically(out / PARTS / f"{shard.name}.json", lambda f: f.write(text(part)))
-    return write_log(out, shard, clock, samples)
+    return write_log(out, shard, clock, samples, drawn_by)
 
 
 def entry(name: str, size: int) -> tarfile.TarInfo:
@@ -117,11 +119,14 @@ def write_thumbs(path: Path, samples: Sequence[Sample]) -> None:
     write_png(path, np.concatenate([grey if s.thumb is None else s.thumb for s in samples], 1))
 
 
-def write_log(out: Path, shard: Shard, clock: Clock, samples: Sequence[Sample]) -> dict[str, Any]:
-    """How long each step took, and how much memory the worker has had at most."""
+def write_log(
+    out: Path, shard: Shard, clock: Clock, samples: Sequence[Sample], drawn_by: dict[str, str]
+) -> dict[str, Any]:
+    """How long each step took, on what, and how much memory the worker has had at most."""
     log = {
         "shard": shard.name, "films": len(samples), "seconds": clock.seconds,
         "cpu_seconds": clock.cpu,
+        "drawn_by": drawn_by,
         "peak_bytes": 1024 * resource.getrusage(resource.RUSAGE_SELF).ru_maxrss,
     }  # fmt: skip
     write_atomically(out / LOG / f"{shard.name}.json", lambda f: f.write(text(log)))

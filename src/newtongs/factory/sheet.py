@@ -14,6 +14,7 @@ from ..threads import one_thread
 from .casts import Prepared
 from .labels import Array, ViewLabels
 from .pool import prepared_or_why
+from .renderers import try_out
 from .run import by_reason, check_motions
 from .sample import Clock, make_sample
 from .scenes import find_scenes
@@ -45,6 +46,7 @@ class Forecast:
 @one_thread()
 def dry_run(spec: Spec, folder: Path, out: Path, told: Callable[[str, int, int], None]) -> Forecast:
     """Make nine films, evenly over all, and write ``sheet.png``."""
+    try_out(spec.renderer)
     check_motions(spec)
     scenes = find_scenes(spec, folder)
     by_id, ready = {s.id: s for s in scenes}, {}

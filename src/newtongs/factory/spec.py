@@ -21,7 +21,7 @@ Kind: TypeAlias = Literal["world", "learned", "analytic", "paper", "motions"]
 CameraPath: TypeAlias = Literal["still", "orbit", "follow"]
 Aim: TypeAlias = Literal["free", "loose"]
 Rgb: TypeAlias = Literal["mp4", "webp"]
-Renderer: TypeAlias = Literal["ewa"]
+Renderer: TypeAlias = Literal["ewa", "gsplat"]
 
 SHIPPED = Path(__file__).parent / "specs"
 MOST_OBJECTS = 250  # ids of a picture are bytes
@@ -33,7 +33,7 @@ TUMBLING, COMMON, FROM_ABOVE = (
     Numbers.between(8, 40),
 )
 ONE, FIFTH = Numbers.fixed(1), Numbers.fixed(0.2)
-FORMAT = 1  # of the shards; a change makes other bytes of the same spec
+FORMAT = 2  # of the shards; a change makes other bytes of the same spec
 
 
 @dataclass(frozen=True)
@@ -131,7 +131,8 @@ class Spec:
     rgb: Rgb = "mp4"
     """mp4, or lossless webp."""
     renderer: Renderer = "ewa"
-    """ewa, on the CPU: what draws the labels too. One data set has one renderer."""
+    """ewa, on the CPU, or gsplat, on CUDA; ewa draws the labels in both cases. There is no "auto":
+    the bytes of a film may not hang on the machine that makes it."""
     tries: int = 8
     """How often a film is drawn anew before its number is given up."""
     least_seen: float = 0.34

@@ -78,6 +78,7 @@ from .rendering import Rendering
 
 NOTHING = -1  # slot of a pixel that shows the background colour
 NO_INDICES = np.empty(0, np.int32)
+NO_FACTORS = np.empty(0, np.float32)
 
 
 class Labels(NamedTuple):
@@ -114,6 +115,24 @@ def pictures(
             yield from _from_everywhere(scenes, cameras, background, slots, share)
 
 
+def labels_alone(
+    scenes: AnimatedScene, cameras: Camera | Sequence[Camera], background: Any, slots: Any
+) -> Iterator[Labels]:
+    """The labels of :func:`pictures`, bit for bit, for pictures that something else draws.
+
+    Before a still camera no frame is drawn. A camera that moves needs the picture for its lists of
+    what is seen in each tile.
+    """
+    with sharing() as share:
+        if isinstance(cameras, Camera):
+            film = LabelledFilm(scenes, cameras, background, share, slots)
+            for frame in film.moving:
+                yield film.label(frame)
+        else:
+            everywhere = _from_everywhere(scenes, cameras, background, slots, share)
+            yield from (labels for _, labels in everywhere)
+
+
 class LabelledFilm(Film):
     """A film from one place that knows the labels of the frame drawn last."""
 
@@ -138,14 +157,24 @@ class LabelledFilm(Film):
         depth_slopes(means, covariances, its, self.view, self.slopes[behind])
         return moving
 
+    @torch.no_grad()
+    def label(self, frame: Frame) -> Labels:
+        """The labels of a frame that is not drawn; shadows change colours alone."""
+        self._relabel(self._project(frame, NO_INDICES, NO_FACTORS))
+        return self.labels
+
     def _redrawn(self, moving: int, changed: Any) -> Array:
         out = super()._redrawn(moving, changed)
+        self._relabel(moving)
+        return out
+
+    def _relabel(self, moving: int) -> None:
+        """The still labels, and those of the tiles that something touches which moves."""
         behind = self.records[self.still : self.still + moving]
         start, members = bin_strips(behind, len(self.lists))
         members += self.still
         self.labels = Labels(*(x.copy() for x in self.still_labels))
         self._label(self.labels, members, start, False)
-        return out
 
     def _label(self, out: Labels, members: Indices, start: Any, everywhere: bool) -> None:
         """Label all tiles, or those that ``members`` touch."""

@@ -155,6 +155,11 @@ def _by_ewa(scenes: AnimatedScene, backend: str) -> bool:
     return device.type == "cpu" and backend_for(backend, device) == "ewa"
 
 
+def placed(scenes: AnimatedScene, backend: str) -> AnimatedScene:
+    """A scene in motion on the device where a renderer, by its name, draws."""
+    return scenes.to("cuda") if backend == "gsplat" else scenes
+
+
 def require_backend(backend: str) -> None:
     """Refuse a renderer that is unknown, or that lacks its extra, before there is work for it."""
     backend_for(backend, torch.device("cpu"))
