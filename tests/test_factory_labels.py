@@ -8,11 +8,12 @@ import torch
 from scipy.ndimage import binary_erosion, map_coordinates
 
 from newtongs.factory.casts import prepare
+from newtongs.factory.distributions import Numbers
 from newtongs.factory.draws import ViewDraw, draw
 from newtongs.factory.film import make_film
 from newtongs.factory.labels import Lens, Motion, label_view
 from newtongs.factory.scenes import find_scenes
-from newtongs.factory.spec import Cameras, Moves, Objects, Spec
+from newtongs.factory.spec import Cameras, Moves, Objects, Pushes, Spec
 from newtongs.factory.views import cameras_of, each, in_physics
 from newtongs.render import ewa_labels, reference, render
 from newtongs.render.prepare import prepare as prepared_splat
@@ -22,9 +23,10 @@ from newtongs.state import State
 BLACK, WHITE = (0.0, 0.0, 0.0), (1.0, 1.0, 1.0)
 
 
-def made(scene, number=0, size=(64, 64), kinds=("world",), frames=9, **objects):
+def made(scene, number=0, size=(64, 64), kinds=("world",), frames=9, spin=None, **objects):
+    pushes = Pushes() if spin is None else Pushes(spin=Numbers.fixed(spin))
     spec = Spec(
-        "test", (scene,), count=8, frames=frames, size=size, dynamics=Moves(kinds),
+        "test", (scene,), count=8, frames=frames, size=size, dynamics=Moves(kinds), pushes=pushes,
         objects=Objects(casts=1, **objects), cameras=Cameras(paths=("still",)),
     )  # fmt: skip
     (source,) = find_scenes(spec, None)
@@ -299,3 +301,39 @@ def test_objects_that_change_their_size_have_flow_too():
     assert State(film.states).s.std(0).max() > 0
     inside = labels.ids[:-1] == 1
     assert np.abs(labels.flow[inside].astype(float)).max() > 0.05
+
+
+def from_afar(camera, distance, factor):
+    """The same picture from ``factor`` times the distance: a thing's own depth is next to none."""
+    w2c, K = camera.w2c.clone(), camera.K.clone()
+    w2c[2, 3] += (factor - 1) * distance
+    K[[0, 1], [0, 1]] *= factor
+    return replace(camera, K=K, w2c=w2c)
+
+
+def test_what_turns_away_is_not_visible_however_far_the_camera():
+    """All of a far ball is as far as its front, to 2 percent: depth alone cannot tell."""
+    spec, film, source = made("desk_blue_sphere", size=(128, 128), spin=12.0)
+    near, scene = view(film, spec), film.animation.scene
+    centres = State(film.animation.states[0]).p.double()
+    distance, radius = float(near.project(centres[0])[1]), 0.45
+    camera = from_afar(near, distance, 20)
+    faint = scene.logits.masked_fill(scene.ids < 0, -20)  # a wall would stand before it
+    alone = replace(film.animation, scene=scene.replace(logits=faint))
+    labels = label_view(alone, camera, source.color)
+    turns, R = alone.affines(0)[0].numpy(), camera.w2c[:3, :3].double().numpy()
+    away, seen = [], []
+    for t in range(len(labels.flow)):
+        y, x = np.nonzero(labels.ids[t] == 1)
+        middle, depth = camera.project(centres[t])
+        across = (np.stack([x, y], -1) + 0.5 - middle.numpy()) * float(depth / camera.K[0, 0])
+        ok = (across**2).sum(-1) < radius**2
+        towards = -np.sqrt(radius**2 - (across[ok] ** 2).sum(-1, keepdims=True))
+        normals = np.concatenate([across[ok], towards], -1) / radius @ R  # of the ball, in space
+        turned = normals @ (turns[t + 1] @ turns[t].T).T
+        away.append(turned @ R[2])
+        seen.append(labels.visible[t][y, x][ok])
+    away, seen = np.concatenate(away), np.concatenate(seen)
+    assert (away > 0.2).sum() > 50
+    assert seen[away > 0.2].mean() < 0.1
+    assert seen[away < -0.3].mean() > 0.995

@@ -22,6 +22,7 @@ from .views import each
 Array: TypeAlias = npt.NDArray[Any]
 
 SAME_DEPTH = 0.02  # relative: a point this near to what the next frame shows there is what it shows
+SAME_PLACE = 1.0  # pixels: likewise what the next frame shows there must have come from here
 HALF = np.float16
 PIXEL_STEP = 1 / 64  # flow is rounded to this: a tenth of what matters, and half the bytes
 METRE_STEP = 2.0**-13  # scene flow likewise: an eighth of a millimetre
@@ -74,11 +75,11 @@ class Motion(NamedTuple):
         """How many; also the slot of the rest."""
         return len(self.matrices) - 1
 
-    def onwards(self, slot: Array, x: Array, t: int) -> Array:
-        """Where points ``(n, 3)`` of slots ``(n,)`` in frame ``t`` are in the next frame."""
-        step = self.matrices[:, t + 1] @ np.linalg.inv(self.matrices[:, t])
+    def carried(self, slot: Array, x: Array, t: int, to: int) -> Array:
+        """Where points ``(n, 3)`` of slots ``(n,)`` in frame ``t`` are in frame ``to``."""
+        step = self.matrices[:, to] @ np.linalg.inv(self.matrices[:, t])
         moved = np.einsum("nij,nj->ni", step[slot], x - self.shifts[slot, t])
-        return moved + self.shifts[slot, t + 1]
+        return moved + self.shifts[slot, to]
 
 
 class Lens(NamedTuple):
@@ -159,12 +160,13 @@ class Step(NamedTuple):
         x, y = columns + 0.5, rows + 0.5
         lens, after = Lens.of(self.views[t]), Lens.of(self.views[t + 1])
         points = lens.points(x, y, self.here.depth[rows, columns].astype(float))
-        moved = self.motion.onwards(slot[rows, columns], points, t)
+        moved = self.motion.carried(slot[rows, columns], points, t, t + 1)
         pixels, depth = after.pixels(moved)
-        out.flow[t, rows, columns] = rounded(pixels - np.stack([x, y], -1), PIXEL_STEP)
+        here = np.stack([x, y], -1)
+        out.flow[t, rows, columns] = rounded(pixels - here, PIXEL_STEP)
         way = self._in_physics(moved - points)
         out.scene_flow[t, rows, columns] = rounded(way, METRE_STEP)
-        out.visible[t, rows, columns] = self._shown(slot[rows, columns], pixels, depth)
+        out.visible[t, rows, columns] = self._shown(slot[rows, columns], here, pixels, depth)
 
     def _in_physics(self, way: Array) -> Array:
         """Displacements ``(n, 3)`` of the scene in the physics frame."""
@@ -172,14 +174,26 @@ class Step(NamedTuple):
         there = world.to_physics(torch.from_numpy(way)) - world.offset
         return there.numpy()
 
-    def _shown(self, slot: Array, pixels: Array, depth: Array) -> Array:
-        """Whether the next frame shows the points that come to ``pixels`` at ``depth``."""
+    def _shown(self, slot: Array, here: Array, pixels: Array, depth: Array) -> Array:
+        """Whether the next frame shows the points that go from ``here`` to ``pixels`` at ``depth``.
+
+        Depth alone would take the back of a small thing far off for its front.
+        """
         height, width = self.there.slot.shape
         column, row = np.floor(np.nan_to_num(pixels, nan=-1.0).clip(-1, 1e6)).astype(int).T
         inside = (column >= 0) & (column < width) & (row >= 0) & (row < height) & (depth > 0)
         at = row.clip(0, height - 1), column.clip(0, width - 1)
         near = np.abs(self.there.depth[at] - depth) < SAME_DEPTH * depth
-        return inside & (self.there.slot[at] == slot) & near
+        shown = inside & (self.there.slot[at] == slot) & near
+        found = self._whence(slot[shown], pixels[shown], self.there.depth[at][shown])
+        shown[shown] = np.linalg.norm(found - here[shown], axis=-1) < SAME_PLACE
+        return shown
+
+    def _whence(self, slot: Array, pixels: Array, depth: Array) -> Array:
+        """Pixel coordinates ``(n, 2)`` in this frame of what the next one shows at ``pixels``."""
+        lens, after = Lens.of(self.views[self.t]), Lens.of(self.views[self.t + 1])
+        points = after.points(pixels[:, 0], pixels[:, 1], depth.astype(float))
+        return lens.pixels(self.motion.carried(slot, points, self.t + 1, self.t))[0]
 
     def _sky(self) -> Array:
         """Flow of a picture ``(H, W, 2)`` of what is infinitely far off."""
