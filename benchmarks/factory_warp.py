@@ -1,0 +1,320 @@
+"""How well a film's flow carries one picture to the next, and what keeps it from doing better.
+
+Frame t + 1 is fetched along the flow and compared with frame t, view by view, in dB. The pictures
+are those that are drawn, before an mp4 loses anything; the flow is the stored one. A cubic spline
+interpolates. First on all object pixels that the labels call visible, which is what the line of
+35 dB asks for; then where an object has 99 percent of a pixel's light in both frames; then, on the
+same pixels, without one cause after the other:
+
+- shadow: without the contact shadows that move over things.
+- side: with colours that are the same from all sides, spherical harmonics of degree 0.
+- grid: sampled four times as densely and not rounded to bytes. The samples lie between those of the
+  picture, drawn with the same low-pass, so that this is the same picture known better.
+- order: frame t + 1 drawn in the order, front to back, of frame t. Gaussians are sorted by their
+  centres; when a thing turns, those that overlap change places, and the colour between them jumps.
+- none: without all four.
+
+Run with: python benchmarks/factory_warp.py [--scenes bowling ...] [--every 4] [--json FILE]
+"""
+
+import argparse
+import json
+import tempfile
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+import torch
+from rich.console import Console
+from rich.table import Table
+from scipy.ndimage import map_coordinates
+
+from newtongs.factory import encode
+from newtongs.factory.casts import prepare
+from newtongs.factory.draws import draw
+from newtongs.factory.film import make_film
+from newtongs.factory.labels import Array, ViewLabels, label_view
+from newtongs.factory.scenes import SceneSource, find_scenes
+from newtongs.factory.spec import CameraPath, Spec, load_spec
+from newtongs.factory.views import cameras_of, each
+from newtongs.render import ewa, ewa_labels
+from newtongs.render.ewa_labels import Labels
+from newtongs.render.ewa_records import Layer
+from newtongs.render.prepare import prepare as prepared_splat
+from newtongs.render.video import film_library
+from newtongs.scene.animation import Animation
+from newtongs.scene.cameras import Camera
+from newtongs.scene.frames import Frame
+from newtongs.threads import sharing
+
+PATHS: tuple[CameraPath, ...] = ("still", "follow")
+FRAMES = 25
+ASKED = 35.0  # dB
+SURE = 0.99  # part of a pixel's light, of what counts as inside an object
+DENSER = 4  # samples a pixel and direction, without the grid
+
+
+@dataclass(frozen=True)
+class Causes:
+    """What may make two pictures differ though the flow is right."""
+
+    shadow: bool = True
+    side: bool = True
+    grid: bool = True
+    order: bool = True
+
+
+VARIANTS = {
+    "shadow": Causes(shadow=False),
+    "side": Causes(side=False),
+    "grid": Causes(grid=False),
+    "order": Causes(order=False),
+    "none": Causes(False, False, False, False),
+}
+
+
+class Seen(NamedTuple):
+    """A film from one side."""
+
+    animation: Animation
+    cameras: list[Camera]
+    color: tuple[float, float, float]
+    labels: ViewLabels
+    shares: list[Labels]
+    """Of each frame; the stored labels do not have a pixel's shares."""
+
+
+class Matches(NamedTuple):
+    """Pixels of a frame and where they go in the next one, in rows and columns ``(n,)``."""
+
+    row: Array
+    column: Array
+    to_row: Array
+    to_column: Array
+
+    def where(self, kept: Array) -> "Matches":
+        """Some of them."""
+        return Matches(*(x[kept] for x in self))
+
+    @property
+    def lengths(self) -> Array:
+        """Pixels ``(n,)`` that each goes."""
+        return np.hypot(self.to_row - self.row, self.to_column - self.column)
+
+
+# --- films ----------------------------------------------------------------------------------------
+
+
+def films(spec: Spec, home: Path, names: list[str]) -> Iterator[tuple[str, Seen]]:
+    """Film 0 of each scene, from two sides."""
+    for source in find_scenes(spec, home):
+        if names and source.id not in names:
+            continue
+        one = replace(spec, scenes=(source.source,), splits={"train": 1.0}, frames=FRAMES)
+        one = replace(one, objects=replace(one.objects, casts=1))
+        drawn = draw(one, [source], 0, 0)
+        cast = drawn.cast_of(prepare(one, source).casts[drawn.kind])
+        animation = make_film(cast, drawn, one).animation
+        for path, view in zip(PATHS, drawn.views, strict=True):
+            cameras = cameras_of(animation, replace(view, path=path), one)
+            yield f"{source.id}, {path}", seen(animation, cameras, source)
+
+
+def seen(animation: Animation, cameras: Camera | list[Camera], source: SceneSource) -> Seen:
+    """Draw and label."""
+    shares: list[Labels] = []
+
+    def drawn(*given: Any) -> Iterator[tuple[Any, Labels]]:
+        for picture, labels in ewa_labels.pictures(*given):
+            shares.append(labels)
+            yield picture, labels
+
+    labels = label_view(animation, cameras, source.color, drawn)
+    return Seen(animation, each(cameras, len(animation)), source.color, labels, shares)
+
+
+# --- pictures -------------------------------------------------------------------------------------
+
+
+def pairs(animation: Animation, every: int) -> Iterator[tuple[int, Frame, Frame]]:
+    """Frames ``t`` and ``t + 1``, for some ``t``."""
+    kept: Frame | None = None
+    for t, frame in enumerate(animation.frames()):
+        if kept is not None:
+            yield t - 1, kept, frame
+        kept = None
+        if t % every == 1 % every:  # the buffers are overwritten by the next frame
+            kept = frame._replace(
+                means=frame.means.clone(), covariances=frame.covariances.clone(),
+                sh=frame.sh.clone(),
+            )  # fmt: skip
+
+
+@torch.no_grad()
+def picture(view: Seen, frame: Frame, camera: Camera, causes: Causes, order: Any = None) -> Array:
+    """Colours ``(H, W, 3)``; ``order (N,)`` sorts the Gaussians in place of their depth."""
+    scene, sh = view.animation.scene, frame.sh
+    if not causes.side:
+        sh = sh[:, :1].contiguous()
+        scene = scene.replace(sh=scene.sh[:, :1].contiguous())
+    splat = prepared_splat(
+        scene, camera, view.color, frame.means, frame.covariances, sh, opacities=frame.opacities,
+        shade=frame.shade if causes.shadow else None,
+    )  # fmt: skip
+    with sharing() as share:
+        layer = ewa.projected(ewa.splats_of(splat), ewa.view_of(camera), share)
+        if order is not None:
+            at = np.argsort(order[layer.rows], kind="stable")
+            layer = Layer(layer.records[at], layer.rows[at])
+        drawn = ewa.draw_layer(layer, camera, ewa.array(splat.background), share)
+    return drawn.pixels[..., :3].astype(float)
+
+
+def between(view: Seen, frame: Frame, camera: Camera, causes: Causes, order: Any) -> Array:
+    """A picture ``(nH, nW, 3)`` with samples between the pixels, which shifted cameras take."""
+    n = DENSER
+    out = np.empty((n * camera.height, n * camera.width, 3))
+    for down in range(n):
+        for right in range(n):
+            K = camera.K.clone()
+            K[:2, 2] -= K.new_tensor([right, down]) / n
+            out[down::n, right::n] = picture(view, frame, replace(camera, K=K), causes, order)
+    return out
+
+
+def fetched(image: Array, matches: Matches, denser: int = 1) -> Array:
+    """Colours ``(n, 3)`` of the next picture where pixels go."""
+    at = [denser * matches.to_row, denser * matches.to_column]
+    planes = (map_coordinates(image[..., c], at, order=3, mode="nearest") for c in range(3))
+    return np.stack([*planes], -1)
+
+
+def decoded(frames: Array, fps: float, folder: Path) -> Array:
+    """Frames ``(T, H, W, 3)`` as they come out of the mp4 that a sample holds."""
+    path = folder / "film.mp4"
+    path.write_bytes(encode.mp4(frames, fps))
+    reader = film_library("imageio_ffmpeg").read_frames(str(path))
+    next(reader)  # about the film
+    return np.stack([np.frombuffer(x, np.uint8).reshape(frames.shape[1:]) for x in reader])
+
+
+# --- the comparison -------------------------------------------------------------------------------
+
+
+def matches_of(labels: ViewLabels, t: int) -> Matches:
+    """Object pixels that the next frame shows, by the stored labels."""
+    row, column = np.nonzero((labels.ids[t] > 0) & labels.visible[t])
+    right, down = labels.flow[t][row, column].astype(float).T
+    return Matches(row, column, row + down, column + right)
+
+
+def inside(view: Seen, matches: Matches, t: int) -> Array:
+    """Whether the pixel, and all four around where it goes, are one object's to 99 percent."""
+    here, there = view.shares[t], view.shares[t + 1]
+    height, width = here.slot.shape
+    slot = here.slot[matches.row, matches.column]
+    out = here.share[matches.row, matches.column] >= SURE
+    for down in (0, 1):
+        for right in (0, 1):
+            row = (np.floor(matches.to_row).astype(int) + down).clip(0, height - 1)
+            column = (np.floor(matches.to_column).astype(int) + right).clip(0, width - 1)
+            out &= (there.slot[row, column] == slot) & (there.share[row, column] >= SURE)
+    return out
+
+
+def off_in(film: Array, t: int, matches: Matches) -> Array:
+    """Differences ``(n, 3)`` of the next picture of a film, warped, and this one."""
+    return fetched(film[t + 1], matches) - film[t][matches.row, matches.column]
+
+
+def off_without(
+    view: Seen, t: int, here: Frame, there: Frame, matches: Matches, causes: Causes
+) -> Array:
+    """Differences ``(n, 3)`` of the warped picture and the true one, drawn without some causes."""
+    camera, after = view.cameras[t], view.cameras[t + 1]
+    order = None if causes.order else here.means.double().numpy() @ camera.w2c[2, :3].numpy()
+    if causes.grid:
+        ahead = np.rint(255 * picture(view, there, after, causes, order).clip(0, 1)) / 255
+        now = np.rint(255 * picture(view, here, camera, causes).clip(0, 1)) / 255
+        return fetched(ahead, matches) - now[matches.row, matches.column]
+    ahead = between(view, there, after, causes, order).clip(0, 1)
+    now = picture(view, here, camera, causes).clip(0, 1)
+    return fetched(ahead, matches, DENSER) - now[matches.row, matches.column]
+
+
+class Tally:
+    """Squares of differences, summed by name."""
+
+    def __init__(self) -> None:
+        self.sums: dict[str, list[float]] = {}
+
+    def add(self, name: str, off: Array) -> None:
+        """Differences of any shape."""
+        total = self.sums.setdefault(name, [0.0, 0.0])
+        total[0] += float((off**2).sum())
+        total[1] += off.size
+
+    def decibels(self) -> dict[str, float]:
+        """PSNR by name."""
+        return {k: float(10 * np.log10(n / max(s, 1e-12))) for k, (s, n) in self.sums.items() if n}
+
+
+def breakdown(view: Seen, every: int, folder: Path) -> dict[str, float]:
+    """PSNR of one view, by what is left out; and how far and how many its pixels go."""
+    tally, length, total, kept = Tally(), 0.0, 0, 0
+    drawn = view.labels.rgb / 255.0
+    coded = decoded(view.labels.rgb, view.animation.fps, folder) / 255.0
+    for t, here, there in pairs(view.animation, every):
+        matches = matches_of(view.labels, t)
+        if not len(matches.row):
+            continue
+        within = matches.where(inside(view, matches, t))
+        tally.add("asked", off_in(drawn, t, matches))
+        tally.add("mp4", off_in(coded, t, matches))
+        tally.add("inside", off_in(drawn, t, within))
+        for name, causes in VARIANTS.items():
+            tally.add(name, off_without(view, t, here, there, within, causes))
+        total, kept = total + len(matches.row), kept + len(within.row)
+        length += matches.lengths.sum()
+    about = {"pixels": total, "inside_part": kept / max(total, 1), "flow": length / max(total, 1)}
+    return tally.decibels() | about
+
+
+def shown(rows: dict[str, dict[str, float]]) -> Table:
+    """A row a view."""
+    table = Table(title=f"dB of a frame warped by the flow; asked: {ASKED:g}")
+    names = ("asked", "mp4", "inside", *VARIANTS)
+    for name in ("view", "flow, px", "inside, %", *names):
+        table.add_column(name, justify="left" if name == "view" else "right")
+    for view, row in rows.items():
+        cells = (f"{row[name]:.1f}" if name in row else "-" for name in names)
+        table.add_row(view, f"{row['flow']:.1f}", f"{100 * row['inside_part']:.0f}", *cells)
+    reached = (str(sum(r.get(name, 0) >= ASKED for r in rows.values())) for name in names)
+    table.add_row(f"of {len(rows)}, reached by", "", "", *reached)
+    return table
+
+
+def main() -> None:
+    """Measure and print."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--spec", default="small")
+    parser.add_argument("--scenes", nargs="*", default=[], help="ids; default: all of the spec")
+    parser.add_argument("--every", type=int, default=4, help="of how many frames one is compared")
+    parser.add_argument("--json", type=Path, help="write the figures there")
+    args = parser.parse_args()
+    torch.set_num_threads(1)
+    spec, home = load_spec(args.spec)
+    rows, console = {}, Console()
+    with tempfile.TemporaryDirectory() as folder:
+        for name, view in films(spec, home, args.scenes):
+            rows[name] = breakdown(view, args.every, Path(folder))
+            console.print(name, {k: round(x, 2) for k, x in rows[name].items()})
+    console.print(shown(rows))
+    if args.json:
+        args.json.write_text(json.dumps(rows, indent=1))
+
+
+if __name__ == "__main__":
+    main()
