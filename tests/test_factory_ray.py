@@ -4,9 +4,14 @@ import hashlib
 import os
 import threading
 import time
+from dataclasses import replace
 
 import pytest
+import torch
 
+from newtongs.errors import InputError
+from newtongs.factory.cluster import cluster as joined
+from newtongs.factory.renderers import GPU_SHARE
 from newtongs.factory.run import produce
 from newtongs.factory.spec import load_spec
 
@@ -27,6 +32,9 @@ count = 1
 pytestmark = pytest.mark.slow
 
 
+NODE = {"num_cpus": 1, "object_store_memory": 80 * 2**20, "node_ip_address": "127.0.0.1"}
+
+
 @pytest.fixture
 def cluster(monkeypatch):
     """Three nodes with a core each."""
@@ -35,11 +43,9 @@ def cluster(monkeypatch):
     monkeypatch.setenv("RAY_USAGE_STATS_ENABLED", "0")
     monkeypatch.setenv("RAY_health_check_period_ms", "500")
     monkeypatch.setenv("RAY_health_check_failure_threshold", "3")
-    node = {"num_cpus": 1, "object_store_memory": 80 * 2**20, "node_ip_address": "127.0.0.1"}
-    made = Cluster(
-        initialize_head=True, head_node_args=node | {"include_dashboard": False}, connect=False
-    )
-    nodes = [made.add_node(wait=False, **node) for _ in range(2)]
+    head = NODE | {"num_gpus": 0, "include_dashboard": False}
+    made = Cluster(initialize_head=True, head_node_args=head, connect=False)
+    nodes = [made.add_node(wait=False, **NODE) for _ in range(2)]
     yield made, nodes
     ray.shutdown()
     made.shutdown()
@@ -97,3 +103,50 @@ def test_a_killed_node_costs_time_and_no_byte(cluster, tmp_path):
     assert addresses, "no process of Ray was found to listen"
     assert addresses <= {"127.0.0.1", "::1", "::ffff:127.0.0.1"}, addresses
     assert os.path.exists(outcome.page)
+
+
+@pytest.fixture
+def small_cluster(monkeypatch, request):
+    """One node that says it has some GPUs."""
+    from ray.cluster_utils import Cluster
+
+    monkeypatch.setenv("RAY_USAGE_STATS_ENABLED", "0")
+    head = NODE | {"num_gpus": request.param, "include_dashboard": False}
+    made = Cluster(initialize_head=True, head_node_args=head, connect=False)
+    yield made.address
+    ray.shutdown()
+    made.shutdown()
+
+
+def gsplat_spec(folder):
+    path = folder / "spec.toml"
+    path.write_text('renderer = "gsplat"\n' + SPEC)
+    return load_spec(path)
+
+
+@pytest.mark.parametrize("small_cluster", [0], indirect=True)
+def test_gsplat_on_a_cluster_without_a_gpu_is_refused_rather_than_waited_for(
+    small_cluster, tmp_path
+):
+    spec, home = gsplat_spec(tmp_path)
+    with pytest.raises(InputError, match="needs a node with a GPU") as error:
+        produce(spec, home, tmp_path / "films", ray=small_cluster)
+    assert "\n" not in str(error.value)
+    assert "has none; add one with: ray start" in str(error.value)
+    assert not (tmp_path / "films").exists()
+    assert not ray.is_initialized()
+
+
+@pytest.mark.parametrize("small_cluster", [1], indirect=True)
+def test_gsplat_tasks_ask_for_a_part_of_a_card_and_others_for_none(small_cluster, tmp_path):
+    spec, home = gsplat_spec(tmp_path)
+    assigned = lambda: ray.get_runtime_context().get_assigned_resources()  # noqa: E731
+    with joined(spec, small_cluster) as working:
+        assert ray.get(working.drawing()(assigned).remote()) == {"CPU": 1.0, "GPU": GPU_SHARE}
+        assert ray.get(working.task()(assigned).remote()) == {"CPU": 1.0}
+    with joined(replace(spec, renderer="ewa"), small_cluster) as working:
+        assert ray.get(working.drawing()(assigned).remote()) == {"CPU": 1.0}
+    if not torch.cuda.is_available():  # a node that promised what it has not
+        with pytest.raises(InputError, match="expected a machine with a CUDA device"):
+            produce(spec, home, tmp_path / "films", ray=small_cluster)
+        assert not (tmp_path / "films").exists()

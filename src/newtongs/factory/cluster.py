@@ -80,6 +80,11 @@ def _one_thread() -> None:
     torch.set_num_threads(1)
 
 
+def _try_out(spec: Spec) -> None:
+    """A task: whether its node can draw."""
+    try_out(spec.renderer)
+
+
 def _prepare(spec: Spec, source: SceneSource) -> tuple[Any, str | None]:
     """A task: the scene for the object store, and why it cannot be used."""
     _one_thread()
@@ -134,8 +139,7 @@ class Cluster:
 
     def try_out(self) -> None:
         """Let one node draw, before all of them do."""
-        task = self.drawing()(try_out)
-        self._result(task.remote(self.spec.renderer))
+        self._result(self.drawing()(_try_out).remote(self.spec))
 
     def prepare(self, scenes: Sequence[SceneSource], told: Told) -> dict[str, str]:
         """Make scenes ready; returns a line for each that cannot be used."""
