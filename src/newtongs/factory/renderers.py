@@ -27,8 +27,8 @@ from .spec import Renderer
 Drawn: TypeAlias = Callable[..., Iterator[tuple[Rendering, Labels]]]
 """Called with frames, cameras, background and slots, as :func:`ewa_labels.pictures` is."""
 
-# Of a card, for a task on a cluster. A worker simulates, labels and encodes on its core for most of
-# the time; eight keep a card from idling, and their scenes fit into its memory.
+# Of a card, for a task on a cluster: eight share one, since a worker simulates, labels and encodes
+# on its core for most of the time.
 GPU_SHARE = 1 / 8
 
 
