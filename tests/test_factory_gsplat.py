@@ -214,3 +214,11 @@ def test_two_workers_share_the_card_and_say_so(spec_file, tmp_path):
     with tarfile.open(tmp_path / "films" / "train-000000.tar") as tar:
         about = json.load(tar.extractfile("00000000.json"))
     assert about["provenance"]["renderer"] == "gsplat"
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(not HAS_GSPLAT, reason="needs CUDA and gsplat")
+def test_a_dry_run_draws_by_gsplat_too(spec_file, tmp_path, capsys):
+    main(["factory", str(spec_file), "--out", str(tmp_path / "dry"), "--dry-run"])
+    assert "all 2: about" in capsys.readouterr().out
+    assert (tmp_path / "dry" / "sheet.png").read_bytes()[:4] == b"\x89PNG"

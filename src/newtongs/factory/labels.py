@@ -177,7 +177,8 @@ class Step(NamedTuple):
     def _shown(self, slot: Array, here: Array, pixels: Array, depth: Array) -> Array:
         """Whether the next frame shows the points that go from ``here`` to ``pixels`` at ``depth``.
 
-        Depth alone would take the back of a small thing far off for its front.
+        Depth alone would take the back of a small thing far off for its front, after it has turned.
+        What stands still turns by the camera alone, which is next to nothing in a frame.
         """
         height, width = self.there.slot.shape
         column, row = np.floor(np.nan_to_num(pixels, nan=-1.0).clip(-1, 1e6)).astype(int).T
@@ -185,8 +186,9 @@ class Step(NamedTuple):
         at = row.clip(0, height - 1), column.clip(0, width - 1)
         near = np.abs(self.there.depth[at] - depth) < SAME_DEPTH * depth
         shown = inside & (self.there.slot[at] == slot) & near
-        found = self._whence(slot[shown], pixels[shown], self.there.depth[at][shown])
-        shown[shown] = np.linalg.norm(found - here[shown], axis=-1) < SAME_PLACE
+        may_turn = shown & (slot < self.motion.objects)
+        found = self._whence(slot[may_turn], pixels[may_turn], self.there.depth[at][may_turn])
+        shown[may_turn] = np.linalg.norm(found - here[may_turn], axis=-1) < SAME_PLACE
         return shown
 
     def _whence(self, slot: Array, pixels: Array, depth: Array) -> Array:
