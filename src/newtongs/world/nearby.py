@@ -3,8 +3,10 @@
 MuJoCo holds the fixed shapes in a tree of bounding boxes, and goes down that tree for every object
 at every tick; with ten thousand boxes that takes most of the time. So the tree is replaced by a
 small one, of the boxes that an object is near to. It is made anew as soon as an object has moved
-farther than it was asked how near is near. Which contacts there are, and in which order, does not
-depend on the tree: the same simulation comes out, bit for bit.
+farther than it was asked how near is near. That is soon, for of every box in the tree MuJoCo asks
+how far it is; so what comes into question for longer is searched first, and kept. Which contacts
+there are, and in which order, does not depend on the tree: the same simulation comes out, bit for
+bit.
 """
 
 import math
@@ -18,14 +20,16 @@ import torch
 
 from ..numba_rotations import write_matrix
 from ..rotations import to_matrix
+from .apart import Room, is_apart, make_room
 
 Array: TypeAlias = npt.NDArray[Any]
 
 FEWEST = 64  # boxes, from which it pays
-AHEAD = 40  # ticks for which an object of constant speed stays near to what it is near to
-LEAST = 0.002  # of an object's radius: so far away is near, at least
-BOUNDS = 8  # directions tried to tell two shapes apart
-BLOCK = 64  # boxes that are passed over at once
+AHEAD = 8  # ticks for which an object of constant speed stays near to what it is near to
+LEAST = 2e-4  # of an object's radius: so far away is near, at least
+LATER = 40  # ticks more for which candidates last: they are searched, those near are chosen of them
+BLOCK = 32  # boxes that are passed over at once
+CELLS = 1024  # along each axis, for the order in space
 ROUNDING = 1e-9
 BOX, SPHERE = mujoco.mjtGeom.mjGEOM_BOX, mujoco.mjtGeom.mjGEOM_SPHERE
 
@@ -57,6 +61,42 @@ class _Things(NamedTuple):
     """Of each object ``(K,)``: distance of its farthest point from its position."""
 
 
+class _Pieces(NamedTuple):
+    """The pieces of one object where it is now."""
+
+    points: Array
+    """``(P, 3)``."""
+    first: Array
+    """Of each piece ``(m + 1,)``, where its points begin."""
+    radius: Array
+    """Of each piece ``(m,)``."""
+    low: Array
+    high: Array
+    """Corners ``(m, 3)`` around each piece."""
+    middle: Array
+    """Between them ``(m, 3)``."""
+    room: Room
+
+
+class _Lists(NamedTuple):
+    """Boxes that are near to each object while no point of it has moved farther than its slack."""
+
+    anchor: Array
+    """Poses ``(K, 7)`` for which the boxes were listed."""
+    slack: Array
+    """How far ``(K,)`` from there an object may move."""
+    boxes: Array
+    """Which ``(K, n)``."""
+    counts: Array
+    """How many ``(K,)``."""
+
+    @classmethod
+    def empty(cls, objects: int, boxes: int) -> "_Lists":
+        """Of poses that no object has."""
+        lists, counts = np.zeros((objects, boxes), np.int32), np.zeros(objects, np.int64)
+        return cls(np.full((objects, 7), np.inf), np.zeros(objects), lists, counts)
+
+
 class _Tree(NamedTuple):
     """MuJoCo's own tree of the fixed shapes: parts of the model that are written."""
 
@@ -80,9 +120,8 @@ class Nearby:
         self.tree = _tree(model, self.boxes)
         self.useful = len(self.boxes.geom) >= FEWEST
         k, n = model.nbody - 1, len(self.boxes.geom)
-        self.anchor = np.full((k, 7), np.inf)  # poses for which the tree was made
-        self.slack = np.zeros(k)  # and how far from there each object may move
-        self.lists, self.counts = np.zeros((k, n), np.int32), np.zeros(k, np.int64)
+        self.near, self.candidates = _Lists.empty(k, n), _Lists.empty(k, n)
+        self.anchor, self.slack, self.lists, self.counts = self.near  # those in the tree
         self.stamps = np.zeros(n, np.bool_)
         self._whole = [x.copy() for x in self.tree[:3]]
         # MuJoCo walks over all shapes of a body to see whether it can touch anything at all, for
@@ -101,10 +140,7 @@ class Nearby:
         """Make the tree right for the poses of ``data``; ``tick`` is in seconds."""
         if not self.useful or is_valid(data.qpos, self.anchor, self.slack, self.things.reach):
             return
-        _look(
-            self.boxes, self.things, data.qpos, data.qvel, AHEAD * tick, self.anchor, self.slack,
-            self.lists, self.counts,
-        )  # fmt: skip
+        _look(self.boxes, self.things, data.qpos, data.qvel, tick, self.near, self.candidates)
         _plant(self.tree, self.boxes, self.lists, self.counts, self.stamps)
         self._number[0] = self._few
 
@@ -113,6 +149,7 @@ def _boxes(model: mujoco.MjModel) -> _Boxes:
     fixed = (model.geom_bodyid == 0) & (model.geom_type == BOX)
     along = np.abs(model.geom_quat[:, 0]) == 1
     geom = np.flatnonzero(fixed & along)
+    geom = geom[_order(model.geom_pos[geom])]
     half = model.geom_size[geom] + model.geom_margin[geom, None]
     low, high = model.geom_pos[geom] - half, model.geom_pos[geom] + half
     starts = np.arange(0, len(geom), BLOCK)
@@ -121,6 +158,19 @@ def _boxes(model: mujoco.MjModel) -> _Boxes:
         ends = np.minimum.reduceat(low, starts), np.maximum.reduceat(high, starts)
         blocks = np.stack(ends, axis=1)
     return _Boxes(geom.astype(np.int32), low, high, blocks)
+
+
+def _order(places: Array) -> Array:
+    """Indices ``(n,)`` along a curve through space, so that neighbours stand beside each other."""
+    if not len(places):
+        return np.arange(0)
+    span = np.ptp(places, axis=0).max() or 1.0
+    cells = ((places - places.min(0)) / span * (CELLS - 1)).astype(np.int64)
+    codes = np.zeros(len(places), np.int64)
+    for bit in range(CELLS.bit_length() - 1):
+        for axis in range(3):
+            codes |= (cells[:, axis] >> bit & 1) << (3 * bit + axis)
+    return np.argsort(codes, kind="stable")
 
 
 def _things(model: mujoco.MjModel) -> _Things:
@@ -187,29 +237,45 @@ def _look(
     things: _Things,
     qpos: Array,
     qvel: Array,
-    seconds: float,
-    anchor: Array,
-    slack: Array,
-    lists: Array,
-    counts: Array,
+    tick: float,
+    near: _Lists,
+    candidates: _Lists,
 ) -> None:
     """Which boxes each object is near to, for those that have used up half of their slack."""
-    turn = np.empty((3, 3))
-    for k in range(len(slack)):
-        if _moved(qpos, anchor[k], k, things.reach[k]) <= 0.5 * slack[k]:
+    for k in range(len(near.slack)):
+        reach = things.reach[k]
+        if _moved(qpos, near.anchor[k], k, reach) <= 0.5 * near.slack[k]:
             continue
-        for i in range(7):
-            anchor[k, i] = qpos[7 * k + i]
         v = _length(qvel[6 * k], qvel[6 * k + 1], qvel[6 * k + 2])
         w = _length(qvel[6 * k + 3], qvel[6 * k + 4], qvel[6 * k + 5])
-        slack[k] = max(seconds * (v + w * things.reach[k]), LEAST * things.reach[k])
-        write_matrix(anchor[k, 3:], turn)
-        first, last = things.piece[k], things.piece[k + 1]
-        points = _placed(things.points, things.first[first], things.first[last], turn, anchor[k])
-        counts[k] = _near(
-            boxes, points, things.first[first : last + 1], things.radius[first:last],
-            slack[k] * (1 + ROUNDING) + ROUNDING, lists[k],
-        )  # fmt: skip
+        pace = tick * (v + w * reach)
+        slack = max(AHEAD * pace, LEAST * reach)
+        known = _moved(qpos, candidates.anchor[k], k, reach) + slack <= candidates.slack[k]
+        _stay(near, k, qpos, slack)
+        near.counts[k] = 0
+        if known and not candidates.counts[k]:
+            continue
+        pieces = _placed(things, k, near.anchor[k])
+        if not known:
+            _stay(candidates, k, qpos, slack * (1 + LATER / AHEAD))
+            candidates.counts[k] = _search(
+                boxes, pieces, _widened(candidates.slack[k]), candidates.boxes[k]
+            )
+        among = candidates.boxes[k, : candidates.counts[k]]
+        near.counts[k] = _choose(boxes, pieces, _widened(slack), among, near.boxes[k])
+
+
+@numba.njit(cache=True, nogil=True, inline="always")
+def _stay(lists: _Lists, k: int, qpos: Array, slack: float) -> None:
+    """Note where object ``k`` is, and how far it may move from there."""
+    for i in range(7):
+        lists.anchor[k, i] = qpos[7 * k + i]
+    lists.slack[k] = slack
+
+
+@numba.njit(cache=True, nogil=True, inline="always")
+def _widened(slack: float) -> float:
+    return slack * (1 + ROUNDING) + ROUNDING
 
 
 @numba.njit(cache=True, nogil=True, inline="always")
@@ -218,97 +284,75 @@ def _length(x: float, y: float, z: float) -> float:
 
 
 @numba.njit(cache=True, nogil=True)
-def _placed(points: Array, start: int, end: int, turn: Array, place: Array) -> Array:
-    """Some of the points, turned and moved ``(end - start, 3)``."""
-    out = np.empty((end - start, 3))
-    for p in range(start, end):
-        x, y, z = points[p, 0], points[p, 1], points[p, 2]
-        for i in range(3):
-            out[p - start, i] = turn[i, 0] * x + turn[i, 1] * y + turn[i, 2] * z + place[i]
-    return out
+def _placed(things: _Things, k: int, pose: Array) -> _Pieces:
+    """The pieces of object ``k`` at a pose ``(7,)``."""
+    begin, end = things.piece[k], things.piece[k + 1]
+    first = things.first[begin : end + 1] - things.first[begin]
+    points, turn = np.empty((first[-1], 3)), np.empty((3, 3))
+    low, high = np.full((end - begin, 3), np.inf), np.full((end - begin, 3), -np.inf)
+    write_matrix(pose[3:], turn)
+    for j in range(end - begin):
+        radius = things.radius[begin + j]
+        for p in range(first[j], first[j + 1]):
+            own = things.points[things.first[begin] + p]
+            for i in range(3):
+                x = turn[i, 0] * own[0] + turn[i, 1] * own[1] + turn[i, 2] * own[2] + pose[i]
+                points[p, i] = x
+                low[j, i], high[j, i] = min(low[j, i], x - radius), max(high[j, i], x + radius)
+    middle = 0.5 * (low + high)
+    return _Pieces(points, first, things.radius[begin:end], low, high, middle, make_room())
 
 
 @numba.njit(cache=True, nogil=True)
-def _near(
-    boxes: _Boxes, points: Array, first: Array, radius: Array, slack: float, out: Array
-) -> int:
-    """Indices of the boxes that a piece may be closer to than ``slack``; returns how many.
-
-    ``first`` counts from the first point of the first piece.
-    """
-    n = len(radius)
-    low, high = np.full((n, 3), np.inf), np.full((n, 3), -np.inf)
-    floor, top = np.full(3, np.inf), np.full(3, -np.inf)
-    for j in range(n):
-        more = radius[j] + slack
-        for p in range(first[j] - first[0], first[j + 1] - first[0]):
-            for i in range(3):
-                low[j, i] = min(low[j, i], points[p, i] - more)
-                high[j, i] = max(high[j, i], points[p, i] + more)
-        for i in range(3):
-            floor[i], top[i] = min(floor[i], low[j, i]), max(top[i], high[j, i])
+def _search(boxes: _Boxes, pieces: _Pieces, slack: float, out: Array) -> int:
+    """Indices of the boxes that a piece may be closer to than ``slack``; returns how many."""
+    low, high = np.empty(3), np.empty(3)
+    for i in range(3):
+        low[i], high[i] = pieces.low[:, i].min(), pieces.high[:, i].max()
     found = 0
     for block in range(len(boxes.blocks)):
-        if not _meet(floor, top, boxes.blocks[block, 0], boxes.blocks[block, 1]):
+        if not _meet(low, high, boxes.blocks[block, 0], boxes.blocks[block, 1], slack):
             continue
         for b in range(block * BLOCK, min((block + 1) * BLOCK, len(boxes.low))):
-            if not _meet(floor, top, boxes.low[b], boxes.high[b]):
-                continue
-            for j in range(n):
-                if _meet(low[j], high[j], boxes.low[b], boxes.high[b]) and not _apart(
-                    points, first[j] - first[0], first[j + 1] - first[0],
-                    boxes.low[b], boxes.high[b], radius[j] + slack,
-                ):  # fmt: skip
-                    out[found] = b
-                    found += 1
-                    break
+            if _meet(low, high, boxes.low[b], boxes.high[b], slack) and _is_near(
+                boxes, b, pieces, slack
+            ):
+                out[found] = b
+                found += 1
     return found
 
 
-@numba.njit(cache=True, nogil=True, inline="always")
-def _meet(low: Array, high: Array, other_low: Array, other_high: Array) -> bool:
-    return (
-        low[0] <= other_high[0] and high[0] >= other_low[0]
-        and low[1] <= other_high[1] and high[1] >= other_low[1]
-        and low[2] <= other_high[2] and high[2] >= other_low[2]
-    )  # fmt: skip
+@numba.njit(cache=True, nogil=True)
+def _choose(boxes: _Boxes, pieces: _Pieces, slack: float, among: Array, out: Array) -> int:
+    """Those of some boxes that a piece may be closer to than ``slack``; returns how many."""
+    found = 0
+    for b in among:
+        if _is_near(boxes, b, pieces, slack):
+            out[found] = b
+            found += 1
+    return found
 
 
 @numba.njit(cache=True, nogil=True)
-def _apart(points: Array, start: int, end: int, low: Array, high: Array, limit: float) -> bool:
-    """Whether the hull of some points is surely farther than ``limit`` from a box.
-
-    Gilbert's walk towards the nearest point of their difference. Along any direction, the gap
-    between the two is a lower bound of the distance; so no answer is wrong for a step too few.
-    """
-    vx, vy, vz = 0.0, 0.0, 0.0
-    for i in range(start, end):
-        vx, vy, vz = vx + points[i, 0], vy + points[i, 1], vz + points[i, 2]
-    vx, vy, vz = vx / (end - start), vy / (end - start), vz / (end - start)
-    vx -= min(max(vx, low[0]), high[0])
-    vy -= min(max(vy, low[1]), high[1])
-    vz -= min(max(vz, low[2]), high[2])
-    for _ in range(BOUNDS):
-        square = vx * vx + vy * vy + vz * vz
-        if square <= limit * limit:
-            return False
-        nearest, least = start, np.inf
-        for i in range(start, end):
-            along = vx * points[i, 0] + vy * points[i, 1] + vz * points[i, 2]
-            if along < least:
-                nearest, least = i, along
-        wx = points[nearest, 0] - (high[0] if vx > 0 else low[0])
-        wy = points[nearest, 1] - (high[1] if vy > 0 else low[1])
-        wz = points[nearest, 2] - (high[2] if vz > 0 else low[2])
-        gap = vx * wx + vy * wy + vz * wz  # times the length of v
-        if gap > limit * math.sqrt(square):
+def _is_near(boxes: _Boxes, b: int, pieces: _Pieces, slack: float) -> bool:
+    """Whether any piece may be closer to a box than ``slack``."""
+    low, high = boxes.low[b], boxes.high[b]
+    for j in range(len(pieces.radius)):
+        if _meet(pieces.low[j], pieces.high[j], low, high, slack) and not is_apart(
+            pieces.points[pieces.first[j] : pieces.first[j + 1]], low, high, pieces.middle[j],
+            pieces.radius[j] + slack, pieces.room,
+        ):  # fmt: skip
             return True
-        # The point nearest to zero between v and w.
-        dx, dy, dz = wx - vx, wy - vy, wz - vz
-        length = dx * dx + dy * dy + dz * dz
-        share = min(max((square - gap) / length, 0.0), 1.0) if length > 0 else 0.0
-        vx, vy, vz = vx + share * dx, vy + share * dy, vz + share * dz
     return False
+
+
+@numba.njit(cache=True, nogil=True, inline="always")
+def _meet(low: Array, high: Array, other_low: Array, other_high: Array, slack: float) -> bool:
+    return (
+        low[0] - slack <= other_high[0] and high[0] + slack >= other_low[0]
+        and low[1] - slack <= other_high[1] and high[1] + slack >= other_low[1]
+        and low[2] - slack <= other_high[2] and high[2] + slack >= other_low[2]
+    )  # fmt: skip
 
 
 @numba.njit(cache=True, nogil=True)
