@@ -24,6 +24,7 @@ from ..types import GRAVITY, Y
 Array: TypeAlias = npt.NDArray[Any]
 
 G = -GRAVITY[Y]
+NO_PAIRS = np.zeros((0, 2), np.int32)
 
 
 class EnergyGuard:
@@ -63,36 +64,18 @@ class EnergyGuard:
 
         ``seconds`` have passed since the last look.
         """
-        self._credit(data, seconds)
-        touching = self._touching(data)
-        left = self.open & ~touching
-        free = ~touching & ~self.open
-        if left.any():
+        pose, rate = data.qpos.reshape(-1, 7), data.qvel.reshape(-1, 6)
+        force, geoms = data.xfrc_applied[1:], data.contact.geom if data.ncon else NO_PAIRS
+        body = self.mass, self.center, self.inertia
+        touching, left = np.zeros(len(self.mass), bool), np.zeros(len(self.mass), bool)
+        _credit(force, pose, rate, *body, seconds, self.reference)
+        _join(self.body_of, geoms, self.driven, touching, self.fixed, self.fed, self.group)
+        if _note_left(self.open, touching, left):
             for group in np.unique(self.group[left]):
                 self._settle(data, np.flatnonzero(self.group == group), left)
             self._release(left)
-        alone = free | left
-        if alone.any():
-            energy = np.add(*self._energies(data)[:2])
-            self.reference[alone] = energy[alone]
+        _refer(pose, rate, *body, touching, self.reference)
         self.open = touching
-
-    def _credit(self, data: mujoco.MjData, seconds: float) -> None:
-        """Energy that applied forces have given is no gain."""
-        force = data.xfrc_applied[1:]
-        if not force.any():
-            return
-        pose, rate = data.qpos.reshape(-1, 7), data.qvel.reshape(-1, 6)
-        power = _powers(force, pose, rate, self.mass, self.center, self.inertia)
-        self.reference += np.maximum(power, 0.0) * seconds
-
-    def _touching(self, data: mujoco.MjData) -> Array:
-        """Which bodies touch anything; joins the groups of those that touch each other."""
-        touching = np.zeros(len(self.mass), bool)
-        if data.ncon:
-            geoms = data.contact.geom
-            _join(self.body_of, geoms, self.driven, touching, self.fixed, self.fed, self.group)
-        return touching
 
     def _settle(self, data: mujoco.MjData, members: Array, left: Array) -> None:
         """Take back what a group has gained; ``left`` says who no longer touches anything."""
@@ -197,10 +180,48 @@ def _join(
 
 
 @numba.njit(cache=True, nogil=True)
-def _powers(
-    force: Array, pose: Array, rate: Array, mass: Array, center: Array, inertia: Array
-) -> Array:
-    """Power ``(K,)`` of forces and torques ``(K, 6)``."""
+def _note_left(was_open: Array, touching: Array, left: Array) -> bool:
+    """Write which bodies touched something and do no more; returns whether any."""
+    some = False
+    for k in range(len(left)):
+        left[k] = was_open[k] and not touching[k]
+        some |= left[k]
+    return some
+
+
+@numba.njit(cache=True, nogil=True)
+def _refer(
+    pose: Array,
+    rate: Array,
+    mass: Array,
+    center: Array,
+    inertia: Array,
+    touching: Array,
+    reference: Array,
+) -> None:
+    """Those who touch nothing: what they have now is what they may have."""
+    if touching.all():
+        return
+    kinetic, potential, _, _ = _energies(pose, rate, mass, center, inertia)
+    for k in range(len(mass)):
+        if not touching[k]:
+            reference[k] = kinetic[k] + potential[k]
+
+
+@numba.njit(cache=True, nogil=True)
+def _credit(
+    force: Array,
+    pose: Array,
+    rate: Array,
+    mass: Array,
+    center: Array,
+    inertia: Array,
+    seconds: float,
+    reference: Array,
+) -> None:
+    """Energy that applied forces and torques ``(K, 6)`` have given is no gain."""
+    if not force.any():
+        return
     _, _, v, turn = _energies(pose, rate, mass, center, inertia)
     power = np.zeros(len(mass))
     for k in range(len(mass)):
@@ -209,4 +230,4 @@ def _powers(
             for j in range(3):
                 w += turn[k, i, j] * rate[k, 3 + j]
             power[k] += force[k, i] * v[k, i] + force[k, 3 + i] * w
-    return power
+    reference += np.maximum(power, 0.0) * seconds

@@ -19,7 +19,7 @@ from torch import Tensor
 from ..dynamics.interface import Dynamics
 from ..dynamics.surfaces import Box, Floor, Plane, Surface
 from ..errors import InputError
-from ..state import State
+from ..state import LAYOUT, State
 from ..types import GRAVITY, StateTensor
 from .bodies import Body
 from .bounce import IMPEDANCE, damping, stiffness
@@ -81,6 +81,7 @@ class MujocoEngine:
         if record:
             self.recorder = ContactRecorder(self.model, self.guard, list(self.driven), 1 / TICKS)
         self._fixed = z0  # scale and material, which do not change
+        self._gravity = torch.tensor(GRAVITY).to(dynamics.like).double().cpu().numpy()
         for i, z in enumerate(z0):  # poses are the model's; writing one would wake what sleeps
             self._write_rates(i, z)
 
@@ -89,14 +90,11 @@ class MujocoEngine:
     @property
     def states(self) -> StateTensor:
         """Present states ``(K, 22)``, float64."""
-        z = self._fixed.clone()
-        pose = torch.from_numpy(self.data.qpos.reshape(-1, 7).copy())
-        rate = torch.from_numpy(self.data.qvel.reshape(-1, 6).copy())
-        x = State(z)
-        x.p.copy_(pose[:, :3])
-        x.q.copy_(pose[:, 3:])
-        x.v.copy_(rate[:, :3])
-        x.w.copy_(rate[:, 3:])
+        x = self._fixed.numpy().copy()  # numpy: a few numbers, some hundred times a second
+        pose, rate = self.data.qpos.reshape(-1, 7), self.data.qvel.reshape(-1, 6)
+        x[:, LAYOUT["p"]], x[:, LAYOUT["q"]] = pose[:, :3], pose[:, 3:]
+        x[:, LAYOUT["v"]], x[:, LAYOUT["w"]] = rate[:, :3], rate[:, 3:]
+        z = torch.from_numpy(x)
         for i, track in self.driven.items():
             now = State(track.at(self.tick / TICKS))
             State(z[i]).s.copy_(now.s)
@@ -214,13 +212,12 @@ class MujocoEngine:
         rate = State(self.dynamics.rates(z.to(self.dynamics.like)).detach().cpu().double())
         # A force would wake what sleeps, and keep awake what is about to.
         awake = ~self.rest.is_due & ~self.asleep.numpy()
-        gravity = torch.tensor(GRAVITY).to(self.dynamics.like).double().cpu().numpy()
         mass = self.model.body_mass[1:, None]
         frame = self.data.ximat[1:].reshape(-1, 3, 3)  # the axes of inertia
         turn = self.data.xmat[1:].reshape(-1, 3, 3)
         spin = np.einsum("kij,kj->ki", turn, rate.w.numpy())
         inner = np.einsum("kji,kj->ki", frame, spin) * self.model.body_inertia[1:]
-        force = mass * (rate.v.numpy() - gravity)
+        force = mass * (rate.v.numpy() - self._gravity)
         torque = np.einsum("kij,kj->ki", frame, inner)
         # Not a product with ``awake``: a negative zero would be a force to MuJoCo.
         self.data.xfrc_applied[1:] = np.where(awake[:, None], np.hstack([force, torque]), 0.0)

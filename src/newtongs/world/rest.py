@@ -47,7 +47,13 @@ class Rest:
 
     def weigh(self, lengths: Array) -> None:
         """Write the weights of the velocities ``(6 K,)``."""
-        lengths[:] = np.repeat(np.where(self.is_due, SLEEPY, 1.0), 6)
+        _weigh(self.quiet, self.due, lengths)
+
+
+@numba.njit(cache=True, nogil=True)
+def _weigh(quiet: Array, due: int, lengths: Array) -> None:
+    for i in range(len(lengths)):
+        lengths[i] = SLEEPY if quiet[i // 6] >= due else 1.0
 
 
 @numba.njit(cache=True, nogil=True)
