@@ -43,6 +43,9 @@ DRIVEN = 1e5  # mass of a body whose motion is prescribed, over its own
 ROUNDED = 0.1  # radius of the boxes' edges, over the thinnest of them
 LIGHTEST = 1e-3  # added to every moment of inertia, over their mean: MuJoCo refuses flat bodies
 
+# Solids that are added to the scene at once: MuJoCo goes over all there are for every one it adds.
+ADDED = 256
+
 ENTANGLED = 0.02  # depth over size, from which two sleepers are left alone with each other
 OVERLAP, SEPARATIONS = 1e-4, 30  # depth at the start that is left, and how often it is reduced
 
@@ -317,10 +320,13 @@ def _add_surroundings(spec: mujoco.MjSpec, surroundings: Surroundings) -> None:
     # edges. A thing that slides from one onto the next would catch on a sharp one.
     thinnest = float((solids[:, 1] - solids[:, 0]).min()) if len(solids) else 0.0
     margin = ROUNDED * thinnest
-    for low, high in solids:
-        world.add_geom(
-            type=BOX, pos=(low + high) / 2, size=(high - low) / 2 - margin, margin=margin
-        )
+    for start in range(0, len(solids), ADDED):
+        part = mujoco.MjSpec()
+        for low, high in solids[start : start + ADDED]:
+            part.worldbody.add_geom(
+                type=BOX, pos=(low + high) / 2, size=(high - low) / 2 - margin, margin=margin
+            )
+        spec.attach(part, frame=world.add_frame(), prefix=f"solids {start} ")
 
 
 def _surface_geom(surface: Surface) -> dict[str, Any]:
