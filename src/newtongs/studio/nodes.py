@@ -90,10 +90,21 @@ def still_pose(world: WorldFrame, origin: Vec3, unit: float) -> Pose:
 
 def moving_pose(world: WorldFrame, unit: float, start: StateTensor, z: StateTensor) -> Pose:
     """Of an object at a state ``(22,)`` of the physics frame; ``start`` is its first one."""
-    x, k = z.double().numpy(), unit * world.scale  # numpy: a few numbers, sixty times a second
-    q, (a, b, c) = x[LAYOUT["q"]], (k * x[LAYOUT["s"]] / start.numpy()[LAYOUT["s"]]).tolist()
-    length = max(math.sqrt(q @ q), rotations.NORM_FLOOR)
-    return Pose(x[LAYOUT["p"]], q / length, (a, b, c))
+    (pose,) = moving_poses(world, [unit], [start], z.unsqueeze(0))
+    return pose
+
+
+def moving_poses(
+    world: WorldFrame, units: list[float], starts: list[StateTensor], states: StateTensor
+) -> list[Pose]:
+    """Of objects at states ``(K, 22)``; by numpy: a few numbers, sixty times a second."""
+    x = states.double().numpy()
+    q, first = x[:, LAYOUT["q"]], np.array([z.numpy()[LAYOUT["s"]] for z in starts], np.float64)
+    lengths = np.maximum(np.sqrt(np.einsum("ki,ki->k", q, q)), rotations.NORM_FLOOR)
+    q = q / lengths[:, None]
+    scales = world.scale * np.array(units)[:, None] * x[:, LAYOUT["s"]] / first
+    p, sizes = x[:, LAYOUT["p"]], scales.tolist()
+    return [Pose(p[i], q[i], (a, b, c)) for i, (a, b, c) in enumerate(sizes)]
 
 
 def add_splats(api: Any, name: str, made: Splats, pose: Pose) -> Any:
@@ -111,11 +122,21 @@ def place(node: Any, pose: Pose) -> None:
 
 
 def move(node: Any, pose: Pose) -> None:
-    """Set where a node is."""
-    if not np.array_equal(node.position, pose.position):
-        node.position = pose.position
-    if not np.array_equal(node.wxyz, pose.wxyz):
-        node.wxyz = pose.wxyz
+    """Set where a node is.
+
+    As viser's own setters do, but for their comparison with a tolerance: it takes longer than all
+    the rest, and holds slow things back.
+    """
+    from viser import _messages
+
+    impl = node._impl
+    p, q = tuple(pose.position.tolist()), tuple(pose.wxyz.tolist())
+    if p != tuple(impl.position.tolist()):
+        impl.position[:] = p
+        impl.api._queue_scene_message(_messages.SetPositionMessage(impl.name, p))
+    if q != tuple(impl.wxyz.tolist()):
+        impl.wxyz[:] = q
+        impl.api._queue_scene_message(_messages.SetOrientationMessage(impl.name, q))
 
 
 def resize(node: Any, pose: Pose) -> None:

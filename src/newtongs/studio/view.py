@@ -17,6 +17,7 @@ from .nodes import (
     add_splats,
     move,
     moving_pose,
+    moving_poses,
     parts,
     place,
     resize,
@@ -184,9 +185,10 @@ class View:
 
     def pose(self, states: StateTensor, *, start: bool) -> None:
         """Objects at states ``(K, 22)``; nothing but poses is sent."""
+        units, starts = [one.unit for one in self.objects], [one.start for one in self.objects]
         with self.server.atomic():
-            for one, z in zip(self.objects, states, strict=True):
-                pose = moving_pose(self.world, one.unit, one.start, z)
+            poses = moving_poses(self.world, units, starts, states)
+            for one, pose in zip(self.objects, poses, strict=True):
                 move(one.frame, pose)
                 for node in one.nodes:
                     resize(node, pose)
