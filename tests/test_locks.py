@@ -141,3 +141,15 @@ def test_folders_that_were_made_are_taken_back(tmp_path):
     with pytest.raises(KeyboardInterrupt), alone(tmp_path / "a" / "b"):
         raise KeyboardInterrupt
     assert [path.name for path in tmp_path.iterdir()] == ["a"]
+
+
+def test_a_link_in_place_of_a_lock_is_not_followed(tmp_path):
+    """Whoever may write into a folder could lead it to a file of ours, to be emptied."""
+    precious = tmp_path / "precious"
+    precious.write_text("precious")
+    folder = tmp_path / "shared"
+    folder.mkdir()
+    (folder / ".newtongs.lock").symlink_to(precious)
+    with pytest.raises(InputError, match="cannot write to"), alone(folder):
+        pass
+    assert precious.read_text() == "precious"

@@ -80,7 +80,9 @@ def _taken(path: Path, wait: bool) -> IO[str]:
     told = False
     while True:
         try:
-            file = path.open("a+")
+            # A link might lead to a file that is somebody's, and would be emptied.
+            flags = os.O_RDWR | os.O_CREAT | os.O_APPEND | getattr(os, "O_NOFOLLOW", 0)
+            file = os.fdopen(os.open(path, flags, 0o666), "a+")
         except OSError as error:
             raise InputError(f"cannot write to {path.parent}: {error.strerror}") from error
         if take_lock(file, path):

@@ -129,13 +129,17 @@ class Cluster:
 
     def require_gpus(self, address: str) -> None:
         """Refuse a cluster whose nodes can never take the tasks: they would wait for ever."""
-        needed, there = gpu_share(self.spec.renderer), self.ray.cluster_resources().get("GPU", 0)
-        if there < needed:
+        if not any(node["Alive"] and self._fits(node["Resources"]) for node in self.ray.nodes()):
             raise InputError(
                 f'--ray: renderer = "{self.spec.renderer}" needs a node with a GPU, the cluster at '
                 f"{address} has none; add one with: ray start --address={address} --num-gpus=1, "
                 'or use renderer = "ewa"'
             )
+
+    def _fits(self, node: dict[str, float]) -> bool:
+        """Whether a node has what a drawing task asks for, all at once."""
+        share = gpu_share(self.spec.renderer)
+        return node.get("GPU", 0) >= share and (not share or node.get("CPU", 0) >= 1)
 
     def try_out(self) -> None:
         """Let one node draw, before all of them do."""

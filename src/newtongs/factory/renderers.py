@@ -4,7 +4,6 @@ Labels are drawn by ``ewa`` whatever draws the pictures, so that they are the sa
 """
 
 import os
-import tempfile
 from collections.abc import Callable, Iterator
 from functools import lru_cache, partial
 from importlib.metadata import version
@@ -83,11 +82,17 @@ def try_out(renderer: Renderer) -> dict[str, str]:
     require_here(renderer)
     if renderer == "ewa":
         return {"renderer": renderer}
-    with alone(Path(tempfile.gettempdir()) / f"newtongs-{renderer}-{os.getuid()}", wait=True):
+    with alone(_cache(), renderer, wait=True):
         _draw_one(renderer)
     return {
         "renderer": renderer, "card": torch.cuda.get_device_name(), renderer: version(renderer),
     }  # fmt: skip
+
+
+def _cache() -> Path:
+    """Where torch's extensions are compiled, or a folder of the user's own."""
+    given = os.environ.get("TORCH_EXTENSIONS_DIR")
+    return Path(given) if given else Path.home() / ".cache" / "newtongs"
 
 
 def _draw_one(renderer: Renderer) -> None:

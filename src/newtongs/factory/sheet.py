@@ -14,7 +14,7 @@ from ..threads import one_thread
 from .casts import Prepared
 from .labels import Array, ViewLabels
 from .pool import prepared_or_why
-from .renderers import try_out
+from .renderers import require_here, try_out
 from .run import by_reason, check_motions
 from .sample import Clock, make_sample
 from .scenes import find_scenes
@@ -46,9 +46,10 @@ class Forecast:
 @one_thread()
 def dry_run(spec: Spec, folder: Path, out: Path, told: Callable[[str, int, int], None]) -> Forecast:
     """Make nine films, evenly over all, and write ``sheet.png``."""
-    try_out(spec.renderer)
+    require_here(spec.renderer)
     check_motions(spec)
     scenes = find_scenes(spec, folder)
+    try_out(spec.renderer)  # which may take minutes
     by_id, ready = {s.id: s for s in scenes}, {}
     preparing = [0.0]
 

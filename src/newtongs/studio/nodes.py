@@ -5,6 +5,7 @@ holds their covariances; the node's scale undoes that. Only the node's pose chan
 """
 
 import math
+from functools import cache
 from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
@@ -121,22 +122,27 @@ def place(node: Any, pose: Pose) -> None:
     resize(node, pose)
 
 
+@cache
+def _viser_messages() -> Any:
+    from viser import _messages
+
+    return _messages
+
+
 def move(node: Any, pose: Pose) -> None:
     """Set where a node is.
 
     As viser's own setters do, but for their comparison with a tolerance: it takes longer than all
     the rest, and holds slow things back.
     """
-    from viser import _messages
-
-    impl = node._impl
+    impl, messages = node._impl, _viser_messages()
     p, q = tuple(pose.position.tolist()), tuple(pose.wxyz.tolist())
     if p != tuple(impl.position.tolist()):
         impl.position[:] = p
-        impl.api._queue_scene_message(_messages.SetPositionMessage(impl.name, p))
+        impl.api._queue_scene_message(messages.SetPositionMessage(impl.name, p))
     if q != tuple(impl.wxyz.tolist()):
         impl.wxyz[:] = q
-        impl.api._queue_scene_message(_messages.SetOrientationMessage(impl.name, q))
+        impl.api._queue_scene_message(messages.SetOrientationMessage(impl.name, q))
 
 
 def resize(node: Any, pose: Pose) -> None:

@@ -131,7 +131,7 @@ class Nearby:
 
     def forget(self) -> None:
         """Put MuJoCo's own tree back, for whoever looks for contacts by other ways."""
-        self.anchor[:] = np.inf
+        self.near.anchor[:] = self.candidates.anchor[:] = np.inf
         self._number[0] = self._all
         for part, whole in zip(self.tree[:3], self._whole, strict=True):
             part[:] = whole

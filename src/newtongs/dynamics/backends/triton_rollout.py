@@ -7,6 +7,7 @@ backward kernels, that of the wide one is a large matrix product over factors th
 """
 
 import math
+import os
 from dataclasses import dataclass, field
 from functools import cache, partial
 from typing import Any
@@ -65,7 +66,8 @@ def multiprocessors(device: torch.device) -> int:
 
 def nvidia(device: torch.device) -> bool:
     """Whether kernels may use the card's own instructions; the interpreter knows none."""
-    return device.type == "cuda" and torch.version.hip is None
+    interpreted = os.environ.get("TRITON_INTERPRET") == "1"
+    return device.type == "cuda" and torch.version.hip is None and not interpreted
 
 
 def halves(w: Tensor) -> tuple[Tensor, Tensor]:
