@@ -9,7 +9,7 @@ from torch import Tensor
 
 from ..types import StateTensor
 from .config import LossWeights
-from .loss import FLOOR, term_names
+from .loss import FLOOR, SCALE_BENDS, term_names
 from .triton_loss import objective_kernel
 
 ROWS = 128  # objects of a program
@@ -35,11 +35,12 @@ def objective_and_gradient(
     sums = states.new_empty(len(SUMS), frames, blocks)
     each = n * frames
     bends = n * (frames - 2)
+    to_bends = 2 * weights.smooth / (3 * bends)
     objective_kernel[(blocks, frames)](
         states, target, gradient, sums, n, frames, FLOOR,
         *(2 * getattr(weights, name) / (3 * each) for name in SQUARES),
         2 * weights.q / each, 2 * weights.penetration / each,
-        2 * weights.smooth / (3 * bends), 2 * 0.1 * weights.smooth / (3 * bends),
+        to_bends, SCALE_BENDS * to_bends,
         ROWS=ROWS,
     )  # fmt: skip
     counts = {"q": each, "penetration": each, "curvature_p": 3 * bends, "curvature_s": 3 * bends}
@@ -50,7 +51,7 @@ def objective_and_gradient(
 
 def _terms(means: dict[str, Tensor], weights: LossWeights) -> dict[str, Tensor]:
     """From the kernel's means to the objective's terms and their total."""
-    terms = dict(means, smooth=means["curvature_p"] + 0.1 * means["curvature_s"])
+    terms = dict(means, smooth=means["curvature_p"] + SCALE_BENDS * means["curvature_s"])
     *names, _ = term_names(weights)
     chosen = {name: terms[name] for name in names}
     weighed = [getattr(weights, name) * x for name, x in chosen.items()]

@@ -31,7 +31,7 @@ from .config import TrainConfig
 from .loss import objective, term_names
 from .update import Update, make_update
 
-EVALUATION_BATCH = {"cpu": 2048, "cuda": 65_536}
+EVALUATION_BATCH = {"cpu": 2048, "cuda": 65_536}  # on CUDA an update's: kernels are compiled
 
 Progress = Callable[[Position, dict[str, float], TrainConfig], None]
 

@@ -9,6 +9,7 @@ from ..types import StateTensor, Y
 from .config import LossWeights
 
 FLOOR = 0.0
+SCALE_BENDS = 0.1  # what second differences of scale count, those of position being 1
 
 
 def objective(
@@ -26,7 +27,7 @@ def objective(
     }
     terms["q"] = rotations.discrepancy(a.q, b.q).mean()
     terms["penetration"] = (FLOOR + a.s[..., Y].abs() - a.p[..., Y]).relu().square().mean()
-    terms["smooth"] = _curvature(a.p) + 0.1 * _curvature(a.s)
+    terms["smooth"] = _curvature(a.p) + SCALE_BENDS * _curvature(a.s)
     if weights.material:
         material = [(getattr(a, k) - getattr(b, k)) for k in ("m", "e", "mu")]
         terms["material"] = torch.cat(material, dim=-1).square().mean()
