@@ -16,8 +16,8 @@ from newtongs.dynamics.context.fitting import continued, predict
 from newtongs.errors import InputError
 from newtongs.pushes import Push
 from newtongs.scene.animation import Animation
-from newtongs.state import CHANNELS, make
-from newtongs.world import Body, Shape, Simulation
+from newtongs.state import CHANNELS, State, make
+from newtongs.world import Body, Shape, Simulation, Track
 
 TIMES = torch.arange(9) / 24
 
@@ -81,14 +81,33 @@ def test_a_model_that_runs_away_is_refused():
             run(make().unsqueeze(0), TIMES)
 
 
-@pytest.mark.parametrize("engine", ["paper", "mujoco"])
-def test_a_simulation_that_runs_away_is_refused(engine, tmp_path, monkeypatch, capfd):
+@pytest.mark.parametrize(("engine", "m"), [("paper", 2e-4), ("mujoco", 1.0)])
+def test_a_simulation_that_runs_away_is_refused(engine, m, tmp_path, monkeypatch, capfd):
     monkeypatch.chdir(tmp_path)
-    ball = Body(make(p=(0, 3, 0), v=(9e8, 9e8, 0), w=(9e8, 9e8, 0), m=2e-4), Shape.ball(0.2))
+    z = make(p=(0, 3, 0), v=(9e7, 9e7, 0), w=(9e7, 9e7, 0), m=m)
     with pytest.raises(InputError, match=r"cannot be simulated|left all bounds"):
-        Simulation([ball], engine=engine).run(TIMES)
+        Simulation([Body(z, Shape.box((0.2, 0.1, 0.3)))], engine=engine).run(TIMES)
     assert capfd.readouterr().err == ""
     assert os.listdir(tmp_path) == []  # MuJoCo keeps a log of its own unless told not to
+
+
+def test_mujoco_refuses_at_once_what_would_leave_its_bounds():
+    for z, said in (
+        (make(v=(0, 2e8, 0)), r"channel v_y is 2e\+08; up to 1e\+08 can be simulated"),
+        (make(p=(-3e8, 0, 0)), "channel p_x is -3e"),
+        (make(v=(1, 0, 0), m=5e-4), "a mass below 0.000521 cannot be simulated"),
+    ):
+        bodies = [Body(make(), Shape.ball(0.2)), Body(z, Shape.ball(0.2))]
+        with pytest.raises(InputError, match=said):
+            Simulation(bodies)
+    at_rest = Track(torch.tensor([0.0, 1.0]), make(p=(3e8, 0, 0)).repeat(2, 1))
+    Simulation([Body(make(p=(3e8, 0, 0)), Shape.ball(0.2), track=at_rest)])
+
+
+def test_drag_of_the_least_mass_decays_in_mujoco():
+    ball = Body(make(p=(0, 50, 0), v=(5.0, 0, 0), m=5.3e-4), Shape.ball(0.2))
+    v = State(Simulation([ball]).run(TIMES[1:])).v[:, 0, 0].abs()
+    assert (v[1:] < v[:-1]).all()
 
 
 def test_no_animation_holds_what_is_no_number():
@@ -110,7 +129,7 @@ def test_masses_of_pushes():
 
 
 def test_a_slice_of_the_extreme_states():
-    counts, _ = extremes.walked(3000, chunk=3000)
+    counts, _ = extremes.walked(3000, chunk=3000, share=10)
     for name, count in counts.items():
         assert not count.lost, name
         assert not count.wrongly, name

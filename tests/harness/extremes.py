@@ -4,16 +4,22 @@
 
 Every state has some channels from 1e-45 to 3e38, zero, at the limit or no number at all. What the
 edge accepts must stay finite in the reference and in each fast path; what it refuses must be
-refused by each. MuJoCo takes one state at a time and gets a share. Seeded; --start goes on. Where
-there is CUDA its kernels are walked too; --only names the paths to walk.
+refused by each. Seeded. --processes share the work. --out notes every chunk of 50,000 in a file; a
+run that finds the file goes on from there. Where there is CUDA its kernels are walked too. --only
+names the paths to walk.
 """
 
 import argparse
 import copy
+import json
+import multiprocessing
 import sys
 import time
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from concurrent.futures import ProcessPoolExecutor, as_completed
+from dataclasses import asdict, dataclass, field
+from functools import cache
+from pathlib import Path
 
 import torch
 
@@ -32,7 +38,10 @@ from newtongs.state import CHANNELS, DIM, LARGEST, State, project, simulable
 CHUNK = 50_000
 FEW = 50  # states of a chunk that are predicted one by one
 FRAMES, DT = 9, 1 / 24
-MUJOCO_SHARE = 5000  # one state of so many
+# States that MuJoCo simulates together. What spins fast is simulated alone, for a third of it is
+# refused; of what is merely fast, a sixth.
+TOGETHER, FEW_TOGETHER = 32, 4
+FAST = 100.0
 # Paths that are given what was checked before: bodies, and what a model is shown.
 CHECKED = ("paper engine", "the model", "compiled, one", "CUDA, the model", "CUDA, one kernel")
 SPECIAL = torch.tensor(
@@ -70,6 +79,14 @@ class Count:
     wrongly: list[int] = field(default_factory=list)
     """Seeds of chunks in which a refused state was taken."""
     seconds: float = 0.0
+
+    def add(self, other: "Count") -> None:
+        """Of more chunks."""
+        self.finite += other.finite
+        self.refused += other.refused
+        self.lost += other.lost
+        self.wrongly += other.wrongly
+        self.seconds += other.seconds
 
 
 def models() -> dict[str, GaussianNND]:
@@ -166,20 +183,63 @@ def walk(count: Count, run, good: torch.Tensor, bad: torch.Tensor, seed: int) ->
 
 
 def mujoco(count: Count, z: torch.Tensor, seed: int) -> None:
-    """States one by one through the engine with true shapes: a ball and a box."""
-    from newtongs.world import Body, Shape, Simulation
+    """States through the engine with true shapes, as balls and boxes, those alike together.
 
+    They may meet. Where a simulation is refused its halves are tried, so that every state is either
+    in one that stayed finite, or refused by itself.
+    """
     start = time.perf_counter()
-    for i, state in enumerate(z):
-        shape = Shape.ball(0.2) if i % 2 else Shape.box((0.2, 0.1, 0.3))
-        try:
-            out = Simulation([Body(state, shape)], choose("analytic", "rigid")).run(times())
-            count.finite += 1
-            if not torch.isfinite(out).all():
-                count.lost.append(seed)
-        except InputError:
-            count.refused += 1
+    for states, together in alike(z):
+        for part in states.split(together):
+            settle(count, part, seed)
     count.seconds += time.perf_counter() - start
+
+
+def alike(z: torch.Tensor) -> list[tuple[torch.Tensor, int]]:
+    """States, and how many of them to simulate at once: one where it will be refused."""
+    from newtongs.world.mujoco_engine import FARTHEST, HELD, TICKS
+
+    x, dynamics = State(z), rigid()
+    far = torch.cat([x.p, x.v, x.w], -1).abs().amax(-1) > FARTHEST
+    light = x.m[:, 0] < dynamics.least_mass_of_step(HELD / TICKS, "euler")
+    alone = ~simulable(z) | far | light | (x.w.norm(dim=-1) > FAST)
+    fast = ~alone & ((x.v.norm(dim=-1) > FAST) | (x.p[:, 1] < -FAST))
+    return [(z[alone], 1), (z[fast], FEW_TOGETHER), (z[~alone & ~fast], TOGETHER)]
+
+
+def settle(count: Count, z: torch.Tensor, seed: int) -> None:
+    """States that are simulated together, or in halves."""
+    from newtongs.world import Body, Simulation
+
+    try:
+        bodies = [Body(state, shapes()[i % 2]) for i, state in enumerate(z)]
+        out = Simulation(bodies, rigid()).run(times())
+    except InputError:
+        if len(z) == 1:
+            count.refused += 1
+        else:
+            for half in z.chunk(2):
+                settle(count, half, seed)
+        return
+    count.finite += len(z)
+    if not torch.isfinite(out).all():
+        count.lost.append(seed)
+    if not simulable(z).all():
+        count.wrongly.append(seed)
+
+
+@cache
+def rigid() -> GaussianNND:
+    """What moves the bodies of MuJoCo."""
+    return choose("analytic", "rigid")
+
+
+@cache
+def shapes():
+    """A ball and a box."""
+    from newtongs.world import Shape
+
+    return Shape.ball(0.2), Shape.box((0.2, 0.1, 0.3))
 
 
 def main() -> None:
@@ -190,48 +250,101 @@ def main() -> None:
     parser.add_argument("--states", type=int, default=100_000)
     parser.add_argument("--start", type=int, default=0, help="first chunk")
     parser.add_argument("--only", nargs="+", default=[""], help="paths with one of these in them")
-    parser.add_argument("--share", type=int, default=MUJOCO_SHARE, help="one of so many to MuJoCo")
+    parser.add_argument("--share", type=int, default=1, help="one of so many to MuJoCo")
+    parser.add_argument("--processes", type=int, default=1)
+    parser.add_argument("--out", type=Path, help="notes of finished chunks")
     chosen = parser.parse_args()
-    counts, refusals = walked(
-        chosen.states, chosen.start, tell=True, only=chosen.only, share=chosen.share
-    )
-    print(table(counts, CHUNK * -(-chosen.states // CHUNK)))
+    seeds = range(chosen.start, chosen.start + -(-chosen.states // CHUNK))
+    notes = chunk_notes(seeds, chosen.only, chosen.share, chosen.processes, chosen.out)
+    counts, refusals = summed(notes)
+    print(table(counts, CHUNK * len(notes)))
     print("refused by channel:", ", ".join(f"{k} {n:,}" for k, n in refusals.items() if n))
     sys.exit(any(count.lost or count.wrongly for count in counts.values()))
 
 
-def walked(
-    states: int,
-    start: int = 0,
-    chunk: int = CHUNK,
-    tell: bool = False,
-    only: Sequence[str] = ("",),
-    share: int = MUJOCO_SHARE,
-):
-    """Counts by path, and how many states the edge refused for each channel."""
-    made: dict[str, GaussianNND | ContextNND] = {**models()}
-    ways = {name: paths(model) for name, model in models().items()}
-    made["context"] = load_pretrained_context()
-    ways["context"] = of_context(made["context"])
-    names = [*(f"{m}: {p}" for m in made for p in ways[m]), "mujoco"]
+Note = tuple[dict[str, Count], dict[str, int]]
+"""Of a chunk: counts by path, and how many states the edge refused for each channel."""
+
+
+def walked(states: int, chunk: int = CHUNK, share: int = 1) -> Note:
+    """The states of a few chunks through all paths."""
+    seeds = range(-(-states // chunk))
+    return summed([walk_chunk(seed, chunk, [""], share) for seed in seeds])
+
+
+def chunk_notes(
+    seeds: Sequence[int], only: Sequence[str], share: int, processes: int, out: Path | None
+) -> list[Note]:
+    """Notes of all chunks, those found in the file included."""
+    known = read_notes(out) if out else {}
+    notes = [known[seed] for seed in seeds if seed in known]
+    context = multiprocessing.get_context("spawn")
+    with ProcessPoolExecutor(processes, context, torch.set_num_threads, (1,)) as pool:
+        left = [seed for seed in seeds if seed not in known]
+        jobs = {pool.submit(walk_chunk, seed, CHUNK, only, share): seed for seed in left}
+        for job in as_completed(jobs):
+            notes.append(job.result())
+            if out:
+                write_note(out, jobs[job], notes[-1])
+            every = [count for counts, _ in notes for count in counts.values()]
+            wrong = sum(len(count.lost) + len(count.wrongly) for count in every)
+            print(f"chunk {jobs[job]}: {len(notes) * CHUNK:,} states, {wrong} lost", flush=True)
+    return notes
+
+
+def read_notes(path: Path) -> dict[int, Note]:
+    """By chunk; a last line that was cut short is left out."""
+    found: dict[int, Note] = {}
+    for line in path.read_text().splitlines() if path.exists() else []:
+        if line.endswith("}"):
+            note = json.loads(line)
+            counts = {path: Count(**count) for path, count in note["counts"].items()}
+            found[note["chunk"]] = counts, note["refusals"]
+    return found
+
+
+def write_note(path: Path, seed: int, note: Note) -> None:
+    """A line of its own."""
+    counts = {name: asdict(count) for name, count in note[0].items()}
+    with path.open("a") as file:
+        print(json.dumps({"chunk": seed, "counts": counts, "refusals": note[1]}), file=file)
+
+
+def summed(notes: Sequence[Note]) -> Note:
+    """Of all chunks."""
+    counts: dict[str, Count] = {}
+    refusals: dict[str, int] = {}
+    for some, refused in notes:
+        for name, count in some.items():
+            counts.setdefault(name, Count()).add(count)
+        for channel, n in refused.items():
+            refusals[channel] = refusals.get(channel, 0) + n
+    return counts, refusals
+
+
+@cache
+def ways():
+    """Models and the paths of each, by name."""
+    every = {name: (model, paths(model)) for name, model in models().items()}
+    context = load_pretrained_context()
+    return every | {"context": (context, of_context(context))}
+
+
+def walk_chunk(seed: int, chunk: int, only: Sequence[str], share: int) -> Note:
+    """One chunk through the paths that ``only`` names parts of."""
+    z = drawn(chunk, seed)
+    names = [*(f"{m}: {p}" for m, (_, some) in ways().items() for p in some), "mujoco"]
     counts = {name: Count() for name in names if any(part in name for part in only)}
-    refusals = dict.fromkeys([*CHANNELS, "m (drag)"], 0)
-    for seed in range(start, start + -(-states // chunk)):
-        z = drawn(chunk, seed)
-        for name, model in made.items():
-            good = accepted(model, z)
-            for path, run in ways[name].items():
-                if count := counts.get(f"{name}: {path}"):
-                    checked = path in CHECKED
-                    walk(count, run, z[good], z[:0] if checked else z[~good][:20], seed)
-        for i, channel in enumerate(CHANNELS):
-            refusals[channel] += int((~(z[:, i].abs() <= LARGEST)).sum())
-        refusals["m (drag)"] += int((simulable(z) & ~accepted(made["analytic"], z)).sum())
-        if count := counts.get("mujoco"):
-            mujoco(count, z[:: max(1, share * chunk // CHUNK)], seed)
-        if tell:
-            lost = sum(len(c.lost) + len(c.wrongly) for c in counts.values())
-            print(f"chunk {seed}: {(seed - start + 1) * chunk:,} states, {lost} lost", flush=True)
+    for name, (model, some) in ways().items():
+        good = accepted(model, z)
+        for path, run in some.items():
+            if count := counts.get(f"{name}: {path}"):
+                checked = path in CHECKED
+                walk(count, run, z[good], z[:0] if checked else z[~good][:20], seed)
+    if count := counts.get("mujoco"):
+        mujoco(count, z[::share], seed)
+    refusals = {c: int((~(z[:, i].abs() <= LARGEST)).sum()) for i, c in enumerate(CHANNELS)}
+    refusals["m (drag)"] = int((simulable(z) & ~accepted(ways()["analytic"][0], z)).sum())
     return counts, refusals
 
 

@@ -8,12 +8,12 @@ import torch
 from torch import Tensor, nn
 
 from ..errors import InputError
-from ..state import DIM, MASS_FLOOR, State, as_tensor, project, replace
+from ..state import DIM, State, as_tensor, project, replace
 from ..types import StateTensor, Times
 from . import floor
 from .analytic import Coefficients, correction, kinematics, rates
-from .config import NNDConfig
-from .rollout import check_initial, intervals, rollout, substeps
+from .config import NNDConfig, Solver
+from .rollout import check_initial, intervals, require_mass, rollout, substeps
 from .solvers import SOLVERS, STABLE
 
 
@@ -165,21 +165,17 @@ class GaussianNND(nn.Module):
         c_v = abs(self.c_v.item()) if self.config.prior else 0.0
         if not z.numel() or State(z).m.amin().item() > c_v * self.config.max_dt:
             return  # far from it, as usual
-        least = self.least_mass(dt)
-        too_light = State(z).m < least
-        if least <= MASS_FLOOR or not too_light.any():
-            return
-        *where, _ = torch.nonzero(too_light)[0].tolist()
-        raise InputError(
-            f"z0: channel m at index {tuple(where)} is {float(State(z).m[(*where, 0)]):g}; with "
-            f"these steps a mass below {least:.3g} cannot be simulated"
-        )
+        require_mass(z, self.least_mass(dt))
 
     def least_mass(self, dt: Sequence[float]) -> float:
         """The smallest mass whose drag the solver follows over intervals ``dt`` in seconds."""
         h = max((t / substeps(t, self.config.max_dt) for t in {*dt}), default=0.0)
+        return self.least_mass_of_step(h, self.config.solver)
+
+    def least_mass_of_step(self, h: float, solver: Solver) -> float:
+        """The smallest mass whose drag a solver follows in a step of ``h`` seconds."""
         c_v = torch.as_tensor(self.coefficients.c_v).detach()
-        return float(c_v) * h / STABLE[self.config.solver]
+        return float(c_v) * h / STABLE[solver]
 
     def extra_repr(self) -> str:
         """Shown by ``print(model)``."""

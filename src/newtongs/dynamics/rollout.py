@@ -10,7 +10,16 @@ import torch
 from torch import Tensor
 
 from ..errors import InputError
-from ..state import CHANNELS, DIM, StateLike, as_tensor, project, require_simulable
+from ..state import (
+    CHANNELS,
+    DIM,
+    MASS_FLOOR,
+    State,
+    StateLike,
+    as_tensor,
+    project,
+    require_simulable,
+)
 from ..types import StateTensor, Times
 
 Step = Callable[[StateTensor, float], StateTensor]
@@ -80,6 +89,18 @@ def check_initial(z0: StateLike) -> StateTensor:
         raise InputError(f"z0: expected shape (..., {DIM}), got {tuple(z0.shape)}")
     require_simulable(z0, "z0")
     return z0
+
+
+def require_mass(z: StateTensor, least: float) -> None:
+    """Refuse states ``(..., 22)`` lighter than the steps to come can follow."""
+    too_light = State(z).m < least
+    if least <= MASS_FLOOR or not too_light.any():
+        return
+    *where, _ = torch.nonzero(too_light)[0].tolist()
+    raise InputError(
+        f"z0: channel m at index {tuple(where)} is {float(State(z).m[(*where, 0)]):g}; with "
+        f"these steps a mass below {least:.3g} cannot be simulated"
+    )
 
 
 def finite(paths: StateTensor) -> StateTensor:

@@ -10,6 +10,8 @@ import math
 from functools import lru_cache
 from statistics import fmean
 
+import numba
+
 GRAVITY = 9.81
 STIFFNESS = (
     1e5  # of an object as large as SIZE; a smaller one is stiffer, so that it sinks in alike
@@ -47,6 +49,7 @@ def rebound(speed: float, k: float, b: float, tick: float) -> float:
     return fmean(_bounce(speed, k, b, tick, i / PHASES) for i in range(PHASES)) / speed
 
 
+@numba.njit(cache=True)
 def _bounce(speed: float, k: float, b: float, tick: float, phase: float) -> float:
     """The speed with which the point leaves the floor; zero if it does not."""
     r, v = phase * speed * tick, -speed

@@ -16,10 +16,12 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from ..dynamics.gaussian_nnd import GaussianNND
 from ..dynamics.interface import Dynamics
+from ..dynamics.rollout import require_mass
 from ..dynamics.surfaces import Box, Floor, Plane, Surface
 from ..errors import InputError
-from ..state import LAYOUT, State
+from ..state import CHANNELS, LAYOUT, State
 from ..types import GRAVITY, StateTensor
 from .bodies import Body
 from .bounce import IMPEDANCE, damping, stiffness
@@ -71,6 +73,7 @@ class MujocoEngine:
     ) -> None:
         """``record`` notes all contacts, which takes single ticks and so some time."""
         self.objects, self.dynamics = objects, dynamics
+        _require_within_bounds(objects, dynamics)
         self.model = _compile(objects, surroundings)
         self.data = mujoco.MjData(self.model)
         self.tick = 0
@@ -179,7 +182,8 @@ class MujocoEngine:
             self._step(due)
             if due % WATCHED == 0:
                 self._watch()
-                self.rest.count(self.data.qvel, self.guard.open, WATCHED)
+                if self.rest.count(self.data.qvel, self.guard.open, WATCHED) > FARTHEST:
+                    _check(self.data)  # at once: MuJoCo is slow where numbers are not finite
                 self.rest.weigh(self.model.dof_length)
                 self.resting = not (self.data.ntree_awake or self.driven)
         if self.driven:
@@ -231,6 +235,23 @@ class MujocoEngine:
             pose, rate = track.motion(self.tick / TICKS)
             self.data.qpos[7 * i : 7 * i + 7] = pose
             self.data.qvel[6 * i : 6 * i + 6] = rate
+
+
+def _require_within_bounds(objects: Sequence[Body], dynamics: Dynamics) -> None:
+    """Refuse at once what would leave all bounds before the first frame."""
+    moved = [body.z0.double() for body in objects if body.track is None]
+    if not moved:
+        return
+    z = torch.stack(moved)
+    far = z[:, : LAYOUT["w"].stop].abs() > FARTHEST
+    if far.any():
+        i, channel = torch.nonzero(far)[0].tolist()
+        raise InputError(
+            f"state: channel {CHANNELS[channel]} is {z[i, channel].item():g}; up to {FARTHEST:g} "
+            "can be simulated with contacts by MuJoCo"
+        )
+    if isinstance(dynamics, GaussianNND):  # held forces are Euler's steps
+        require_mass(z, dynamics.least_mass_of_step(HELD / TICKS, "euler"))
 
 
 def _check(data: mujoco.MjData) -> None:

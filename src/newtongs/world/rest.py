@@ -41,9 +41,12 @@ class Rest:
         """Which bodies ``(K,)`` may sleep."""
         return self.quiet >= self.due
 
-    def count(self, rates: Array, touching: Array, ticks: int) -> None:
-        """Note rates ``(6 K,)``, and who touches something ``(K,)``, of so many more ticks."""
-        _count(rates, touching, ticks, self.due, self.quiet, self.aloft, self.halfway)
+    def count(self, rates: Array, touching: Array, ticks: int) -> float:
+        """Note rates ``(6 K,)``, and who touches something ``(K,)``, of so many more ticks.
+
+        Returns the fastest speed or spin, infinity where one is no number.
+        """
+        return _count(rates, touching, ticks, self.due, self.quiet, self.aloft, self.halfway)
 
     def weigh(self, lengths: Array) -> None:
         """Write the weights of the velocities ``(6 K,)``."""
@@ -59,11 +62,14 @@ def _weigh(quiet: Array, due: int, lengths: Array) -> None:
 @numba.njit(cache=True, nogil=True)
 def _count(
     rates: Array, touching: Array, ticks: int, due: int, quiet: Array, aloft: Array, halfway: Array
-) -> None:
+) -> float:
+    fastest = 0.0
     for k in range(len(quiet)):
         v, w = rates[6 * k : 6 * k + 3], rates[6 * k + 3 : 6 * k + 6]
         speed = np.sqrt(v[0] * v[0] + v[1] * v[1] + v[2] * v[2])
         turn = np.sqrt(w[0] * w[0] + w[1] * w[1] + w[2] * w[2])
+        if not max(speed, turn) <= fastest:
+            fastest = max(speed, turn) if np.isfinite(speed + turn) else np.inf
         aloft[k] = 0 if touching[k] else aloft[k] + ticks
         moving = speed > SLOW or turn > SLOW_TURN or aloft[k] > due // 2  # it may float
         quiet[k] = 0 if moving else quiet[k] + ticks
@@ -73,3 +79,4 @@ def _count(
         growing = pace > START and pace > GROWTH * halfway[k]  # it begins to slide or to tip
         if quiet[k] == due and growing:
             quiet[k] = 0
+    return fastest
