@@ -191,8 +191,8 @@ def mujoco(count: Count, z: torch.Tensor, seed: int) -> None:
     """
     start = time.perf_counter()
     for states, together in alike(z):
-        for part in states.split(together):
-            settle(count, part, seed)
+        for i, part in enumerate(states.split(together)):
+            settle(count, part, seed, i)
     count.seconds += time.perf_counter() - start
 
 
@@ -208,19 +208,20 @@ def alike(z: torch.Tensor) -> list[tuple[torch.Tensor, int]]:
     return [(z[alone], 1), (z[fast], FEW_TOGETHER), (z[~alone & ~fast], TOGETHER)]
 
 
-def settle(count: Count, z: torch.Tensor, seed: int) -> None:
-    """States that are simulated together, or in halves."""
+def settle(count: Count, z: torch.Tensor, seed: int, first: int) -> None:
+    """States that are simulated together, or in halves; the ``first`` says who is a ball."""
     from newtongs.world import Body, Simulation
 
     try:
-        bodies = [Body(state, shapes()[i % 2]) for i, state in enumerate(z)]
+        bodies = [Body(state, shapes()[i % 2]) for i, state in enumerate(z, first)]
         out = Simulation(bodies, rigid()).run(times(MUJOCO_FRAMES))
     except InputError:
         if len(z) == 1:
             count.refused += 1
         else:
-            for half in z.chunk(2):
-                settle(count, half, seed)
+            left, right = z.chunk(2)
+            settle(count, left, seed, first)
+            settle(count, right, seed, first + len(left))
         return
     count.finite += len(z)
     if not torch.isfinite(out).all():

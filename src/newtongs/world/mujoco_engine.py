@@ -320,7 +320,10 @@ def _entangled(model: mujoco.MjModel, asleep: Collection[int]) -> set[tuple[int,
 
     Awake, they would shoot apart; so they do not touch at all.
     """
-    data, found = mujoco.MjData(model), set()
+    found: set[tuple[int, int]] = set()
+    if len(asleep) < 2:
+        return found
+    data = mujoco.MjData(model)
     for step in (mujoco.mj_kinematics, mujoco.mj_comPos, mujoco.mj_collision):
         step(model, data)
     size = 2 * model.geom_rbound
