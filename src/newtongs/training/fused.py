@@ -1,11 +1,13 @@
 """The whole forward and backward pass of a batch as one CUDA graph over fused kernels."""
 
 import math
+from functools import partial
 
 import torch
 from torch import Tensor
 
 from ..dynamics import GaussianNND
+from ..dynamics.backends.ahead import compiled_ahead
 from ..dynamics.backends.triton_rollout import FusedRollout
 from ..dynamics.rollout import intervals, substeps
 from ..dynamics.solvers import SCHEMES
@@ -93,9 +95,9 @@ class CapturedPiece:
         # residuals are not bounded the amplitudes are ten times as large, and so the gradients.
         room = 4 if update.model.config.bounded else 64
         scale = 2.0 ** round(math.log2(n * frames / room))
-        self.rollout = FusedRollout(
-            update.model, update.times, rows=n, passes=update.passes, scale=scale
-        )
+        over = partial(FusedRollout, update.model, rows=n, passes=update.passes, scale=scale)
+        self._compile(over(update.times[:2]))
+        self.rollout = over(update.times)
         before = [p.grad.clone() for p in self.parameters if p.grad is not None]
         stream = torch.cuda.Stream()
         stream.wait_stream(torch.cuda.current_stream())
@@ -109,6 +111,14 @@ class CapturedPiece:
         for p, gradient in zip(self.parameters, before, strict=True):
             assert p.grad is not None
             p.grad.copy_(gradient)
+
+    def _compile(self, short: FusedRollout) -> None:
+        """All kernels side by side, by two frames; they are the same for any number."""
+        n, frames, channels = self.target.shape
+        predicted = self.target.new_empty(frames, channels, n).permute(2, 0, 1)
+        with torch.no_grad(), compiled_ahead():
+            short.compile()
+            objective_and_gradient(predicted, self.target, self.weights)
 
     def _forward_backward(self) -> dict[str, Tensor]:
         self.rollout.prepare()

@@ -7,6 +7,7 @@ parity with it, in value and gradient, is a test.
 import torch
 from torch import Tensor
 
+from ..dynamics.backends.ahead import launch
 from ..types import StateTensor
 from .config import LossWeights
 from .loss import FLOOR, SCALE_BENDS, term_names
@@ -36,7 +37,7 @@ def objective_and_gradient(
     each = n * frames
     bends = n * (frames - 2)
     to_bends = 2 * weights.smooth / (3 * bends)
-    objective_kernel[(blocks, frames)](
+    launch(objective_kernel, (blocks, frames))(
         states, target, gradient, sums, n, frames, FLOOR,
         *(2 * getattr(weights, name) / (3 * each) for name in SQUARES),
         2 * weights.q / each, 2 * weights.penetration / each,

@@ -22,6 +22,7 @@ from ..rollout import intervals, substeps
 from ..solvers import SCHEMES
 from . import triton_networks as kernels
 from . import triton_physics as physics
+from .ahead import launch
 
 INPUTS, OUTPUTS = 32, 16  # state and network outputs, padded to what tensor cores take
 SLABS = 32  # pieces a weight-gradient product is cut into, so that it fills the GPU
@@ -159,13 +160,13 @@ class FusedNetwork:
         """
         r = x.new_empty(self.out, self.rows)
         if self.deep:
-            kernels.two_layer_forward[(self._programs("forward"),)](
+            launch(kernels.two_layer_forward, (self._programs("forward"),))(
                 x, r, r if kept is None else kept, self.rows, *self.w1, self.b1, *self.w2,
                 *self.b2, *self.w_out, self.b_out, SAVE=kept is not None, OUT=self.out,
                 **self._options("forward"),
             )  # fmt: skip
         else:
-            kernels.one_layer_forward[(self._programs("forward"),)](
+            launch(kernels.one_layer_forward, (self._programs("forward"),))(
                 x, r, self.rows, *self.w1, self.b1, *self.w_out, self.b_out, OUT=self.out,
                 **self._options("forward"),
             )  # fmt: skip
@@ -181,17 +182,17 @@ class FusedNetwork:
             assert kept is not None
             f = {k: v[slot] for k, v in self._factors().items()}
             parts = self.hidden // self.blocks["top"].chunk
-            kernels.two_layer_backward_top[(self._programs("top"), parts)](
+            launch(kernels.two_layer_backward_top, (self._programs("top"), parts))(
                 r, g, kept, self.rows, self.scale, *self.w_out_t, f["d2"], sums["w_out"],
                 sums["b_out"], sums["b2"], OUT=self.out, AHEAD=self.blocks["top"].stages,
                 **self._options("top"),
             )  # fmt: skip
-            kernels.two_layer_backward_bottom[(self._programs("bottom"),)](
+            launch(kernels.two_layer_backward_bottom, (self._programs("bottom"),))(
                 x, f["d2"], gx, self.rows, self.scale, *weights, self.w2t, f["h1"], sums["w1"],
                 **self._options("bottom"),
             )  # fmt: skip
         else:
-            kernels.one_layer_backward[(self._programs("bottom"),)](
+            launch(kernels.one_layer_backward, (self._programs("bottom"),))(
                 x, r, g, gx, self.rows, self.scale, *weights, *self.w_out_t,
                 sums["w1"], sums["w_out"], sums["b_out"], OUT=self.out,
                 **self._options("bottom"),
@@ -307,6 +308,14 @@ class FusedRollout:
             if network.sums:  # otherwise the model does not use it
                 network.collect()
 
+    def compile(self) -> None:
+        """Launch every kernel of a rollout and its gradient once; for :func:`compiled_ahead`."""
+        c = self.model.scalars.detach()
+        z0 = c.new_zeros(self.rows, DIM)
+        self.run(z0, c)
+        frames, tape = self.run(z0, c, save=True)
+        self.gradient(c, tape, frames)
+
     def __call__(self, z0: StateTensor) -> StateTensor:
         """States ``(rows, T, 22)`` from float32 ``z0`` (rows, 22).
 
@@ -337,13 +346,13 @@ class FusedRollout:
         for i, (ahead, weight) in enumerate(self.scheme.stages):
             r = self._evaluate(s, x)
             x = torch.empty_like(z)
-            physics.stage_forward[self.grid](
+            launch(physics.stage_forward, self.grid)(
                 z, s.x[i], r, total, total, x, c, self.rows, h, ahead, weight, FIRST=i == 0,
                 **self.kernel,
             )  # fmt: skip
         r = self._evaluate(s, x)
         s.total, s.out, s.after = total, torch.empty_like(z), torch.empty_like(z)
-        physics.last_stage_forward[self.grid](
+        launch(physics.last_stage_forward, self.grid)(
             z, x, r, total, s.out, s.after, c, self.rows, h, DIVISOR=self.scheme.divisor,
             **self.kernel,
         )  # fmt: skip
@@ -365,7 +374,7 @@ class FusedRollout:
         n, landed = self.rows, torch.empty_like(s.out)
         corrects = self.config.contact_residual
         s.d = self.h.forward(s.after) if corrects else self.nothing[: self.h.out]
-        physics.land_forward[self.grid](s.out, s.after, s.d, landed, c, n, ROWS=ROWS)
+        launch(physics.land_forward, self.grid)(s.out, s.after, s.d, landed, c, n, ROWS=ROWS)
         return landed
 
     def gradient(self, c: Tensor, tape: list[Substep], g_frames: Tensor) -> Tensor:
@@ -391,7 +400,7 @@ class FusedRollout:
         g_z, g_x, g_sum = (torch.empty_like(g) for _ in range(3))
         g_r = torch.empty_like(s.r[0])
         last = len(self.scheme.stages)
-        physics.last_stage_backward[self.grid](
+        launch(physics.last_stage_backward, self.grid)(
             s.x[0], s.x[last], s.r[last], s.total, s.out, g_out, g_after, g_net, g_sum, g_z, g_x,
             g_r, c, sums, n, s.h, DIVISOR=self.scheme.divisor, **self.kernel,
         )  # fmt: skip
@@ -399,7 +408,7 @@ class FusedRollout:
             g_net = self._residual_back(s, i + 1, g_r)
             g_next, g_x, g_r = g_x, torch.empty_like(g), torch.empty_like(g_r)
             ahead, weight = self.scheme.stages[i]
-            physics.stage_backward[self.grid](
+            launch(physics.stage_backward, self.grid)(
                 s.x[0], s.x[i], s.r[i], g_next, g_net, g_sum, g_z, g_x, g_r, c, sums, n, s.h,
                 ahead, weight, FIRST=i == 0, **self.kernel,
             )  # fmt: skip
@@ -416,7 +425,7 @@ class FusedRollout:
         if not self.config.contact:
             return g + more, self.nothing, self.nothing
         g_out, g_after, g_d = torch.empty_like(g), torch.empty_like(g), torch.empty_like(s.d)
-        physics.land_backward[self.grid](
+        launch(physics.land_backward, self.grid)(
             s.out, s.after, s.d, g, more, g_out, g_after, g_d, c, sums, self.rows, ROWS=ROWS
         )
         corrects = self.config.contact_residual
