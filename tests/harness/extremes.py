@@ -34,14 +34,15 @@ from newtongs.dynamics.surfaces import FLOOR
 from newtongs.dynamics.variants import choose
 from newtongs.errors import InputError
 from newtongs.state import CHANNELS, DIM, LARGEST, State, project, simulable
+from newtongs.world import Body, Shape, Simulation
+from newtongs.world.mujoco_engine import FARTHEST, HELD, TICKS
 
 CHUNK = 50_000
 FEW = 50  # states of a chunk that are predicted one by one
 FRAMES, DT = 9, 1 / 24
-# States that MuJoCo simulates together. What spins fast is simulated alone, for a third of it is
-# refused; of what is merely fast, a sixth.
-TOGETHER, FEW_TOGETHER = 32, 4
-FAST = 100.0
+BALL, BOX = Shape.ball(0.2), Shape.box((0.2, 0.1, 0.3))
+TOGETHER = 32  # states that MuJoCo simulates at once
+FAST = 100.0  # a box that moves or spins so fast is simulated alone: many of these are refused
 MUJOCO_FRAMES = 5  # of 999 states that left all bounds within nine frames 964 did within five
 # Paths that are given what was checked before: bodies, and what a model is shown.
 CHECKED = ("paper engine", "the model", "compiled, one", "CUDA, the model", "CUDA, one kernel")
@@ -184,44 +185,45 @@ def walk(count: Count, run, good: torch.Tensor, bad: torch.Tensor, seed: int) ->
 
 
 def mujoco(count: Count, z: torch.Tensor, seed: int) -> None:
-    """States through the engine with true shapes, as balls and boxes, those alike together.
+    """States through the engine with true shapes, by turns a ball and a box, those alike together.
 
     They may meet. Where a simulation is refused its halves are tried, so that every state is either
     in one that stayed finite, or refused by itself.
     """
     start = time.perf_counter()
-    for states, together in alike(z):
-        for i, part in enumerate(states.split(together)):
-            settle(count, part, seed, i)
+    for states, shape, together in alike(z):
+        for part in states.split(together):
+            settle(count, part, shape, seed)
     count.seconds += time.perf_counter() - start
 
 
-def alike(z: torch.Tensor) -> list[tuple[torch.Tensor, int]]:
-    """States, and how many of them to simulate at once: one where it will be refused."""
-    from newtongs.world.mujoco_engine import FARTHEST, HELD, TICKS
-
+def alike(z: torch.Tensor) -> list[tuple[torch.Tensor, Shape, int]]:
+    """States, their shape, and how many to simulate at once: one where it will be refused."""
     x, dynamics = State(z), rigid()
     far = torch.cat([x.p, x.v, x.w], -1).abs().amax(-1) > FARTHEST
     light = x.m[:, 0] < dynamics.least_mass_of_step(HELD / TICKS, "euler")
-    alone = ~simulable(z) | far | light | (x.w.norm(dim=-1) > FAST)
-    fast = ~alone & ((x.v.norm(dim=-1) > FAST) | (x.p[:, 1] < -FAST))
-    return [(z[alone], 1), (z[fast], FEW_TOGETHER), (z[~alone & ~fast], TOGETHER)]
+    good = simulable(z) & ~far & ~light
+    box = torch.arange(len(z)) % 2 == 1
+    fast = torch.maximum(x.v.norm(dim=-1), x.w.norm(dim=-1)) > FAST
+    return [
+        (z[~good], BOX, 1),
+        (z[good & ~box], BALL, TOGETHER),
+        (z[good & box & fast], BOX, 1),
+        (z[good & box & ~fast], BOX, TOGETHER),
+    ]
 
 
-def settle(count: Count, z: torch.Tensor, seed: int, first: int) -> None:
-    """States that are simulated together, or in halves; the ``first`` says who is a ball."""
-    from newtongs.world import Body, Simulation
-
+def settle(count: Count, z: torch.Tensor, shape: Shape, seed: int) -> None:
+    """States that are simulated together, or in halves."""
     try:
-        bodies = [Body(state, shapes()[i % 2]) for i, state in enumerate(z, first)]
+        bodies = [Body(state, shape) for state in z]
         out = Simulation(bodies, rigid()).run(times(MUJOCO_FRAMES))
     except InputError:
         if len(z) == 1:
             count.refused += 1
         else:
-            left, right = z.chunk(2)
-            settle(count, left, seed, first)
-            settle(count, right, seed, first + len(left))
+            for half in z.chunk(2):
+                settle(count, half, shape, seed)
         return
     count.finite += len(z)
     if not torch.isfinite(out).all():
@@ -234,14 +236,6 @@ def settle(count: Count, z: torch.Tensor, seed: int, first: int) -> None:
 def rigid() -> GaussianNND:
     """What moves the bodies of MuJoCo."""
     return choose("analytic", "rigid")
-
-
-@cache
-def shapes():
-    """A ball and a box."""
-    from newtongs.world import Shape
-
-    return Shape.ball(0.2), Shape.box((0.2, 0.1, 0.3))
 
 
 def main() -> None:

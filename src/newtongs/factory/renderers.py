@@ -4,6 +4,7 @@ Labels are drawn by ``ewa`` whatever draws the pictures, so that they are the sa
 """
 
 import os
+import warnings
 from collections.abc import Callable, Iterator
 from functools import lru_cache, partial
 from importlib.metadata import version
@@ -77,12 +78,13 @@ def try_out(renderer: Renderer) -> dict[str, str]:
     """Draw one Gaussian, so that what cannot draw is told before the first film.
 
     Returns what drew it, for the log. gsplat compiles itself at its first call; processes of one
-    machine do so one after the other, since two at once would write the same files.
+    machine do so one after the other, since two at once would write the same files. Those that wait
+    say nothing: once it is compiled, it takes a second each.
     """
     require_here(renderer)
     if renderer == "ewa":
         return {"renderer": renderer}
-    with alone(_cache(), renderer, wait=True):
+    with warnings.catch_warnings(action="ignore"), alone(_cache(), renderer, wait=True):
         _draw_one(renderer)
     return {
         "renderer": renderer, "card": torch.cuda.get_device_name(), renderer: version(renderer),
