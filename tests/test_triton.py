@@ -149,3 +149,59 @@ def test_the_objective_agrees_with_float64_in_value_and_gradient():
         env={**os.environ, **interpreted},
     )  # fmt: skip
     assert done.returncode == 0, done.stderr[-2000:]
+
+
+class Noting:
+    """Stands for a kernel: notes what is asked of it."""
+
+    def __init__(self):
+        self.noted = []
+
+    def __getitem__(self, grid):
+        return lambda *values, **options: self.noted.append(("run", grid, values, options))
+
+    def warmup(self, *values, grid, **options):
+        self.noted.append(("compile", grid, values, options))
+
+
+def test_kernels_are_compiled_and_not_run_ahead():
+    from newtongs.dynamics.backends.ahead import compiled_ahead, launch
+
+    kernel = Noting()
+    launch(kernel, (3,))(1, ROWS=2)
+    with compiled_ahead():
+        launch(kernel, (3,))(1, ROWS=2)
+    launch(kernel, (3,))(1, ROWS=2)
+    assert [what for what, *_ in kernel.noted] == ["run", "compile", "run"]
+    assert len({str(rest) for _, *rest in kernel.noted}) == 1
+
+
+def test_two_frames_need_the_kernels_of_any_number(monkeypatch):
+    """What is compiled ahead is all that an update and a validation launch."""
+    from newtongs import GaussianNND
+    from newtongs.dynamics.backends import triton_rollout
+
+    def launched(frames, run):
+        noted = set()
+        monkeypatch.setattr(
+            triton_rollout,
+            "launch",
+            lambda kernel, grid: (
+                lambda *values, **options: noted.add(
+                    (kernel.fn.__name__, grid, tuple(sorted(options.items())))
+                )
+            ),
+        )
+        times = torch.arange(frames) / 24
+        run(triton_rollout.FusedRollout(GaussianNND(), times, rows=100))
+        return noted
+
+    def update_and_validation(rollout):
+        z0, c = torch.zeros(100, 22), rollout.model.scalars.detach()
+        frames, tape = rollout.run(z0, c, save=True)
+        rollout.gradient(c, tape, frames)
+        rollout.run(z0, c)
+
+    ahead = launched(2, lambda rollout: rollout.compile())
+    assert ahead == launched(6, update_and_validation)
+    assert len({name for name, *_ in ahead}) == 11
