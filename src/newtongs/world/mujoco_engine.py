@@ -27,6 +27,7 @@ from .bodies import Body
 from .bounce import IMPEDANCE, damping, stiffness
 from .contacts import ContactRecorder, Contacts
 from .energy import EnergyGuard
+from .forces import accelerations
 from .nearby import Nearby
 from .rest import Rest
 from .surroundings import Surroundings
@@ -215,16 +216,15 @@ class MujocoEngine:
 
     def _apply(self) -> None:
         """The dynamics' accelerations beyond gravity, as force and torque on what is awake."""
-        z = self.states
-        rate = State(self.dynamics.rates(z.to(self.dynamics.like)).detach().cpu().double())
+        linear, turning = accelerations(self.dynamics, self.states)
         # A force would wake what sleeps, and keep awake what is about to.
         awake = ~self.rest.is_due & ~self.asleep.numpy()
         mass = self.model.body_mass[1:, None]
         frame = self.data.ximat[1:].reshape(-1, 3, 3)  # the axes of inertia
         turn = self.data.xmat[1:].reshape(-1, 3, 3)
-        spin = np.einsum("kij,kj->ki", turn, rate.w.numpy())
+        spin = np.einsum("kij,kj->ki", turn, turning)
         inner = np.einsum("kji,kj->ki", frame, spin) * self.model.body_inertia[1:]
-        force = mass * (rate.v.numpy() - self._gravity)
+        force = mass * (linear - self._gravity)
         torque = np.einsum("kij,kj->ki", frame, inner)
         # Not a product with ``awake``: a negative zero would be a force to MuJoCo.
         self.data.xfrc_applied[1:] = np.where(awake[:, None], np.hstack([force, torque]), 0.0)
