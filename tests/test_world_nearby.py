@@ -9,7 +9,7 @@ import torch
 
 from newtongs import make_state
 from newtongs.dynamics.surfaces import FLOOR, Box
-from newtongs.world import Body, Shape, Simulation, nearby
+from newtongs.world import Body, Shape, Simulation, mujoco_engine, nearby
 from newtongs.world.mujoco_engine import MujocoEngine
 from newtongs.world.surroundings import Surroundings
 
@@ -83,14 +83,16 @@ def test_few_boxes_are_looked_at(monkeypatch):
 
 
 def test_nothing_near_is_left_out(monkeypatch):
-    """MuJoCo's own distances, after a while of tumbling."""
+    """MuJoCo's own distances, in the model with all boxes, after a while of tumbling."""
     simulation = made(monkeypatch, near=True)
     for t in TIMES[::6].tolist():
         simulation.run([t])
         engine = engine_of(simulation)
-        model, data, watch = engine.model, engine.data, engine.nearby
+        model, watch = engine.whole, engine.nearby
         watch.anchor[:] = np.inf
-        watch.update(data, TICK)
+        assert watch.update(engine.data, TICK)
+        data = mujoco.MjData(model)
+        data.qpos[:] = engine.data.qpos
         mujoco.mj_kinematics(model, data)
         for k in range(len(watch.slack)):
             listed = set(watch.boxes.geom[watch.lists[k, : watch.counts[k]]].tolist())
@@ -117,12 +119,61 @@ def test_how_far_points_have_moved_is_not_underestimated(angle):
     assert moved == pytest.approx(np.linalg.norm(shift) + farthest, rel=1e-6)
 
 
-def test_mujocos_own_tree_comes_back(monkeypatch):
+def test_slots_hold_boxes_as_mujoco_would_have_them(monkeypatch):
     simulation = made(monkeypatch, near=True)
+    simulation.run(TIMES)
     engine = engine_of(simulation)
-    before = engine.model.bvh_nodeid.copy(), engine.model.body_geomnum.copy()
-    simulation.run(TIMES[:12])
-    assert (engine.model.bvh_nodeid != before[0]).any()
-    engine.nearby.forget()
-    assert (engine.model.bvh_nodeid == before[0]).all()
-    assert (engine.model.body_geomnum == before[1]).all()
+    model, whole, watch = engine.model, engine.whole, engine.nearby
+    lists = [watch.lists[k, :n] for k, n in enumerate(watch.counts)]
+    near = np.sort(watch.boxes.geom[np.unique(np.concatenate(lists))])
+    slots = watch.places.first + np.arange(len(near))
+    assert len(near)
+    assert set(slots) <= set(model.bvh_nodeid)
+    for name in ("type", "bodyid", "pos", "quat", "size", "aabb", "rbound", "margin", "friction"):
+        ours, theirs = getattr(model, f"geom_{name}"), getattr(whole, f"geom_{name}")
+        assert np.array_equal(ours[slots], theirs[near]), name
+    assert np.array_equal(engine.data.geom_xpos[slots], whole.geom_pos[near])
+    assert np.array_equal(model.body_margin, whole.body_margin)
+
+
+def fallen(monkeypatch, slots: int | None) -> tuple[torch.Tensor, ...]:
+    """A crowd that has come to rest but for one, which is pushed; then the same once more."""
+    monkeypatch.setattr(mujoco_engine, "SLOTS", slots or 256)
+    simulation = made(monkeypatch, near=slots is not None)
+    start = simulation.snapshot()
+    first = simulation.run(TIMES)
+    resting = simulation.run([TIMES[-1] + 0.1 * k for k in range(1, 60)])
+    asleep = simulation.asleep
+    if slots:
+        engine_of(simulation)._widen()  # while some sleep
+    later = simulation.snapshot()
+    simulation.push(1, velocity=(2.0, 2.0, 0.0))
+    pushed = simulation.run([simulation.time + 0.1 * k for k in range(1, 10)])
+    if slots == 1:
+        assert engine_of(simulation).nearby.slots > 4
+    simulation.restore(later)
+    simulation.push(1, velocity=(2.0, 2.0, 0.0))
+    assert torch.equal(simulation.run([simulation.time + 0.1 * k for k in range(1, 10)]), pushed)
+    simulation.restore(start)
+    assert torch.equal(simulation.run(TIMES), first)
+    return first, resting, pushed, asleep
+
+
+def test_with_too_few_slots_it_goes_on_with_more_bit_for_bit(monkeypatch):
+    with_all, with_one = (fallen(monkeypatch, slots) for slots in (None, 1))
+    assert with_all[-1].any()  # some sleep, and must still lie where they lay
+    for a, b in zip(with_all, with_one, strict=True):
+        assert torch.equal(a, b)
+
+
+def test_contacts_are_recorded_the_same_with_more_slots(monkeypatch):
+    tables = []
+    for near in (False, True):
+        monkeypatch.setattr(nearby, "FEWEST", 1 if near else 10**9)
+        monkeypatch.setattr(mujoco_engine, "SLOTS", 1)
+        simulation = Simulation(crowd(), surroundings=hills(), record=True)
+        simulation.run(TIMES)
+        tables.append(simulation.contacts)
+    assert len(tables[0].frame) > 10
+    for name in ("frame", "first", "second", "impulse"):
+        assert np.array_equal(*(np.asarray(getattr(table, name)) for table in tables)), name

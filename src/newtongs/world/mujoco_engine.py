@@ -13,6 +13,7 @@ from typing import Any
 
 import mujoco
 import numpy as np
+import numpy.typing as npt
 import torch
 from torch import Tensor
 
@@ -23,12 +24,13 @@ from ..dynamics.surfaces import Box, Floor, Plane, Surface
 from ..errors import InputError
 from ..state import CHANNELS, LAYOUT, State
 from ..types import GRAVITY, StateTensor
+from . import nearby
 from .bodies import Body
 from .bounce import IMPEDANCE, damping, stiffness
 from .contacts import ContactRecorder, Contacts
 from .energy import EnergyGuard
 from .forces import accelerations
-from .nearby import Nearby
+from .nearby import Nearby, carry
 from .rest import Rest
 from .surroundings import Surroundings
 
@@ -45,6 +47,8 @@ TOLERANCE = 1e-5  # speed below which MuJoCo lets sleep
 DRIVEN = 1e5  # mass of a body whose motion is prescribed, over its own
 ROUNDED = 0.1  # radius of the boxes' edges, over the thinnest of them
 LIGHTEST = 1e-3  # added to every moment of inertia, over their mean: MuJoCo refuses flat bodies
+
+SLOTS = 256  # boxes that can be touched at a time, at first
 
 # Solids that are added to the scene at once: MuJoCo goes over all there are for every one it adds.
 ADDED = 256
@@ -75,7 +79,10 @@ class MujocoEngine:
         """``record`` notes all contacts, which takes single ticks and so some time."""
         self.objects, self.dynamics = objects, dynamics
         _require_within_bounds(objects, dynamics)
-        self.model = _compile(objects, surroundings)
+        self.surroundings, self.whole = surroundings, _compile(objects, surroundings)
+        self.model = self.whole
+        if len(surroundings.solids) >= nearby.FEWEST:
+            self.model = _compile(objects, surroundings, min(SLOTS, len(surroundings.solids)))
         self.data = mujoco.MjData(self.model)
         self.tick = 0
         self.resting = False  # whether everything sleeps
@@ -83,7 +90,7 @@ class MujocoEngine:
         self.driven = {i: body.track for i, body in enumerate(objects) if body.track is not None}
         z0 = torch.stack([body.z0.double() for body in objects])
         self.guard = EnergyGuard(self.model, list(self.driven))
-        self.nearby = Nearby(self.model)
+        self.nearby = Nearby(self.model, self.whole, len(surroundings.solids))
         self.recorder: ContactRecorder | None = None
         if record:
             self.recorder = ContactRecorder(self.model, self.guard, list(self.driven), 1 / TICKS)
@@ -145,8 +152,13 @@ class MujocoEngine:
         """Back to it."""
         data, self.tick, self.resting, rest, guard = snapshot
         self.rest, self.guard = rest.copy(), guard.copy()
+        self.guard.body_of = self.nearby.body_of
         self.rest.weigh(self.model.dof_length)
-        mujoco.mj_copyData(self.data, self.model, data)
+        if data.geom_xpos.shape == self.data.geom_xpos.shape:
+            mujoco.mj_copyData(self.data, self.model, data)
+        else:  # there are more places for boxes than there were
+            carry(data, self.data)
+        self.nearby.forget()
 
     # --- time ------------------------------------------------------------------------------------
 
@@ -155,8 +167,9 @@ class MujocoEngine:
     ) -> StateTensor:
         """See :class:`newtongs.world.simulation.Engine`."""
         if self.tick == 0:
-            self.nearby.forget()
-            _separate(self.model, self.data, self.driven)
+            trial = mujoco.MjData(self.whole)  # with all boxes
+            carry(self.data, trial)
+            self.data.qpos[:] = _separated(self.whole, trial, self.driven)
         frames = []
         for done, time in enumerate(times):
             with np.errstate(over="ignore", invalid="ignore"):  # what overflows is told at the end
@@ -197,11 +210,24 @@ class MujocoEngine:
             mujoco.mj_step(self.model, self.data, due - self.tick)
             self.tick = due
         for now in range(self.tick, due):
-            self.nearby.update(self.data, 1 / TICKS)
+            while not self.nearby.update(self.data, 1 / TICKS):
+                self._widen()
             mujoco.mj_step(self.model, self.data)
             if self.recorder is not None:
                 self.recorder.note(self.data, now)
         self.tick = due
+
+    def _widen(self) -> None:
+        """Go on with twice as many places for boxes."""
+        slots, before = min(2 * self.nearby.slots, len(self.surroundings.solids)), self.data
+        self.model = _compile(self.objects, self.surroundings, slots)
+        self.data = mujoco.MjData(self.model)
+        carry(before, self.data)
+        self.rest.weigh(self.model.dof_length)
+        self.nearby = Nearby(self.model, self.whole, len(self.surroundings.solids))
+        self.guard.body_of = self.nearby.body_of
+        if self.recorder is not None:
+            self.recorder.body_of = self.nearby.body_of
 
     def _watch(self) -> None:
         """Energy must not grow."""
@@ -263,13 +289,15 @@ def _check(data: mujoco.MjData) -> None:
         )
 
 
-def _separate(model: mujoco.MjModel, data: mujoco.MjData, driven: Collection[int]) -> None:
-    """Push apart what overlaps a little at the start, without giving it a speed.
+def _separated(
+    model: mujoco.MjModel, trial: mujoco.MjData, driven: Collection[int]
+) -> npt.NDArray[np.float64]:
+    """Poses ``(7 K,)`` with what overlaps a little at the start pushed apart, without a speed.
 
     Shapes are approximate. Left to the contacts, an overlap would become a jump. What sleeps or is
-    driven stays where it is.
+    driven stays where it is. ``trial`` is used up: looking for contacts wakes.
     """
-    fixed, trial = data.tree_asleep >= 0, copy.copy(data)  # looking for contacts wakes
+    fixed = trial.tree_asleep >= 0
     fixed[list(driven)] = True
     for _ in range(SEPARATIONS):
         mujoco.mj_kinematics(model, trial)
@@ -288,14 +316,16 @@ def _separate(model: mujoco.MjModel, data: mujoco.MjData, driven: Collection[int
         if not shifts.any():
             break
         trial.qpos.reshape(-1, 7)[:, :3] += shifts[1:]
-    data.qpos[:] = trial.qpos
+    return trial.qpos
 
 
 # --- the model -----------------------------------------------------------------------------------
 
 
-def _compile(objects: Sequence[Body], surroundings: Surroundings) -> mujoco.MjModel:
-    """MuJoCo's model of bodies and surroundings."""
+def _compile(
+    objects: Sequence[Body], surroundings: Surroundings, slots: int | None = None
+) -> mujoco.MjModel:
+    """MuJoCo's model of bodies and surroundings, or of ``slots`` places for boxes of theirs."""
     spec = mujoco.MjSpec()
     spec.compiler.balanceinertia = True
     option = spec.option
@@ -305,7 +335,7 @@ def _compile(objects: Sequence[Body], surroundings: Surroundings) -> mujoco.MjMo
     option.sleep_tolerance = TOLERANCE
     option.enableflags |= int(mujoco.mjtEnableBit.mjENBL_SLEEP)
     option.disableflags |= int(mujoco.mjtDisableBit.mjDSBL_AUTORESET)
-    _add_surroundings(spec, surroundings)
+    _add_surroundings(spec, surroundings, slots)
     for i, body in enumerate(objects):
         _add_body(spec, i, body)
     model = spec.compile()
@@ -335,7 +365,7 @@ def _entangled(model: mujoco.MjModel, asleep: Collection[int]) -> set[tuple[int,
     return found
 
 
-def _add_surroundings(spec: mujoco.MjSpec, surroundings: Surroundings) -> None:
+def _add_surroundings(spec: mujoco.MjSpec, surroundings: Surroundings, slots: int | None) -> None:
     world = spec.worldbody
     for surface in (*surroundings.surfaces, Plane((0.0, 1.0, 0.0), CATCH)):
         world.add_geom(**_surface_geom(surface))
@@ -344,6 +374,7 @@ def _add_surroundings(spec: mujoco.MjSpec, surroundings: Surroundings) -> None:
     # edges. A thing that slides from one onto the next would catch on a sharp one.
     thinnest = float((solids[:, 1] - solids[:, 0]).min()) if len(solids) else 0.0
     margin = ROUNDED * thinnest
+    solids = solids[:slots]  # which ones does not matter: others take their places
     for start in range(0, len(solids), ADDED):
         part = mujoco.MjSpec()
         for low, high in solids[start : start + ADDED]:

@@ -1,12 +1,13 @@
 """Only what can be touched is looked at: thousands of boxes, of which an object is near a few.
 
-MuJoCo holds the fixed shapes in a tree of bounding boxes, and goes down that tree for every object
-at every tick; with ten thousand boxes that takes most of the time. So the tree is replaced by a
-small one, of the boxes that an object is near to. It is made anew as soon as an object has moved
-farther than it was asked how near is near. That is soon, for of every box in the tree MuJoCo asks
-how far it is; so what comes into question for longer is searched first, and kept. Which contacts
-there are, and in which order, does not depend on the tree: the same simulation comes out, bit for
-bit.
+MuJoCo goes over all shapes there are at every tick, and for every object down a tree of their
+bounding boxes; with ten thousand boxes that takes most of the time. So its model has places for a
+few boxes only, its slots, and those that an object is near to are written there, with a small tree
+of them. They are chosen anew as soon as an object has moved farther than it was asked how near is
+near. That is soon, for of every box in the tree MuJoCo asks how far it is; so what comes into
+question for longer is searched first, and kept. Which contacts there are does not depend on other
+boxes, and their order is that of the shapes, which the slots keep: the same simulation comes out,
+bit for bit.
 """
 
 import math
@@ -31,14 +32,21 @@ LATER = 40  # ticks more for which candidates last: they are searched, those nea
 BLOCK = 32  # boxes that are passed over at once
 CELLS = 1024  # along each axis, for the order in space
 ROUNDING = 1e-9
-BOX, SPHERE = mujoco.mjtGeom.mjGEOM_BOX, mujoco.mjtGeom.mjGEOM_SPHERE
+FAR = 1e9  # farther than anything goes
+COUNTS = "time", "nbody_awake", "nparent_awake", "ntree_awake", "nv_awake"  # of a moment
+SPHERE = mujoco.mjtGeom.mjGEOM_SPHERE
 
 
 class _Boxes(NamedTuple):
     """Fixed boxes along the axes."""
 
     geom: Array
-    """Which of MuJoCo's shapes each is ``(n,)``."""
+    """Which shape each is ``(n,)``, in a model with all of them: the order of contacts."""
+    center: Array
+    half: Array
+    """As MuJoCo has them ``(n, 3)``: half of the edges, without the margin."""
+    bound: Array
+    """Radius ``(n,)`` of the ball around each."""
     low: Array
     high: Array
     """Corners ``(n, 3)``, with the margin within which a box is touched."""
@@ -97,6 +105,18 @@ class _Lists(NamedTuple):
         return cls(np.full((objects, 7), np.inf), np.zeros(objects), lists, counts)
 
 
+class _Slots(NamedTuple):
+    """Places for boxes: parts of the model that are written."""
+
+    first: int
+    """Which of MuJoCo's shapes is the first of them."""
+    center: Array
+    half: Array
+    around: Array
+    """Middle and half of the edges ``(n, 6)``, once more."""
+    bound: Array
+
+
 class _Tree(NamedTuple):
     """MuJoCo's own tree of the fixed shapes: parts of the model that are written."""
 
@@ -113,57 +133,80 @@ class _Tree(NamedTuple):
 
 
 class Nearby:
-    """Keeps the tree of a model's fixed shapes as small as it may be."""
+    """Keeps the boxes that objects are near to in the slots of a model."""
 
-    def __init__(self, model: mujoco.MjModel) -> None:
-        self.boxes, self.things = _boxes(model), _things(model)
-        self.tree = _tree(model, self.boxes)
-        self.useful = len(self.boxes.geom) >= FEWEST
+    def __init__(self, model: mujoco.MjModel, whole: mujoco.MjModel, boxes: int) -> None:
+        """``whole`` is the same model with all ``boxes``, or the very same where they are few.
+
+        They, and the slots, are the last of the fixed shapes.
+        """
+        self.useful = model is not whole
+        self.body_of = model.geom_bodyid - 1
+        if not self.useful:
+            return
+        fixed, all_fixed = (int(m.body_geomnum[0]) for m in (model, whole))
+        first = all_fixed - boxes
+        self.slots = fixed - first
+        self.boxes, self.things = _boxes(whole, np.arange(first, all_fixed)), _things(model)
+        self.places = _Slots(
+            first, model.geom_pos[first:fixed], model.geom_size[first:fixed],
+            model.geom_aabb[first:fixed], model.geom_rbound[first:fixed],
+        )  # fmt: skip
+        self.tree = _tree(model, first)
         k, n = model.nbody - 1, len(self.boxes.geom)
         self.near, self.candidates = _Lists.empty(k, n), _Lists.empty(k, n)
         self.anchor, self.slack, self.lists, self.counts = self.near  # those in the tree
         self.stamps = np.zeros(n, np.bool_)
-        self._whole = [x.copy() for x in self.tree[:3]]
         # MuJoCo walks over all shapes of a body to see whether it can touch anything at all, for
         # each pair of bodies. The first few, and not one alone, tell it the same.
-        self._number, self._few = model.body_geomnum[:1], max(2, 1 + int(self.tree.others.max()))
-        self._all = int(self._number[0])
+        model.body_geomnum[0] = max(2, first)
 
     def forget(self) -> None:
-        """Put MuJoCo's own tree back, for whoever looks for contacts by other ways."""
-        self.near.anchor[:] = self.candidates.anchor[:] = np.inf
-        self._number[0] = self._all
-        for part, whole in zip(self.tree[:3], self._whole, strict=True):
-            part[:] = whole
+        """The poses are others, and the data too: look anew."""
+        if self.useful:
+            self.near.anchor[:] = self.candidates.anchor[:] = np.inf
 
-    def update(self, data: mujoco.MjData, tick: float) -> None:
-        """Make the tree right for the poses of ``data``; ``tick`` is in seconds."""
+    def update(self, data: mujoco.MjData, tick: float) -> bool:
+        """Make the slots right for the poses of ``data``; ``tick`` is in seconds.
+
+        Returns False where there are too few of them.
+        """
         if not self.useful or is_valid(data.qpos, self.anchor, self.slack, self.things.reach):
-            return
+            return True
         _look(self.boxes, self.things, data.qpos, data.qvel, tick, self.near, self.candidates)
-        _plant(self.tree, self.boxes, self.lists, self.counts, self.stamps)
-        self._number[0] = self._few
+        place = data.geom_xpos[self.places.first :]
+        lists = self.lists, self.counts, self.stamps
+        return _plant(self.tree, self.boxes, self.places, place, *lists)
 
 
-def _boxes(model: mujoco.MjModel) -> _Boxes:
-    fixed = (model.geom_bodyid == 0) & (model.geom_type == BOX)
-    along = np.abs(model.geom_quat[:, 0]) == 1
-    geom = np.flatnonzero(fixed & along)
-    geom = geom[_order(model.geom_pos[geom])]
-    half = model.geom_size[geom] + model.geom_margin[geom, None]
-    low, high = model.geom_pos[geom] - half, model.geom_pos[geom] + half
+def carry(old: mujoco.MjData, new: mujoco.MjData) -> None:
+    """Write a moment to the data of another model: the same objects, another number of boxes."""
+    for name in dir(new):
+        value = getattr(old, name) if not name.startswith("_") else None
+        if isinstance(value, np.ndarray) and value.size:
+            there = getattr(new, name)
+            if value.shape == there.shape:
+                there[:] = value
+    for name in COUNTS:
+        setattr(new, name, getattr(old, name))
+    moving = int((old.model.geom_bodyid > 0).sum())  # the last ones; what sleeps is not placed anew
+    for name in ("geom_xpos", "geom_xmat", "geom_xquat"):
+        getattr(new, name)[-moving:] = getattr(old, name)[-moving:]
+
+
+def _boxes(whole: mujoco.MjModel, geom: Array) -> _Boxes:
+    geom = geom[_order(whole.geom_pos[geom])]
+    center, size = whole.geom_pos[geom], whole.geom_size[geom]
+    half = size + whole.geom_margin[geom, None]
+    low, high = center - half, center + half
     starts = np.arange(0, len(geom), BLOCK)
-    blocks = np.zeros((0, 2, 3))
-    if len(geom):
-        ends = np.minimum.reduceat(low, starts), np.maximum.reduceat(high, starts)
-        blocks = np.stack(ends, axis=1)
-    return _Boxes(geom.astype(np.int32), low, high, blocks)
+    ends = np.minimum.reduceat(low, starts), np.maximum.reduceat(high, starts)
+    bound, blocks = whole.geom_rbound[geom], np.stack(ends, axis=1)
+    return _Boxes(geom.astype(np.int32), center, size, bound, low, high, blocks)
 
 
 def _order(places: Array) -> Array:
     """Indices ``(n,)`` along a curve through space, so that neighbours stand beside each other."""
-    if not len(places):
-        return np.arange(0)
     span = np.ptp(places, axis=0).max() or 1.0
     cells = ((places - places.min(0)) / span * (CELLS - 1)).astype(np.int64)
     codes = np.zeros(len(places), np.int64)
@@ -196,12 +239,13 @@ def _points(model: mujoco.MjModel, geom: int) -> Array:
     return model.geom_pos[geom] + points @ turn.T
 
 
-def _tree(model: mujoco.MjModel, boxes: _Boxes) -> _Tree:
+def _tree(model: mujoco.MjModel, first: int) -> _Tree:
     start, end = model.body_bvhadr[0], model.body_bvhadr[0] + model.body_bvhnum[0]
     child, geom = model.bvh_child[start:end], model.bvh_nodeid[start:end]
     box = model.bvh_aabb[start:end]
-    others = np.flatnonzero((geom >= 0) & ~np.isin(geom, boxes.geom))
-    return _Tree(child, geom, box, geom[others], box[others], box[0].copy())
+    others = np.flatnonzero((geom >= 0) & (geom < first))
+    everything = np.array([0.0, 0.0, 0.0, FAR, FAR, FAR])  # boxes come from anywhere
+    return _Tree(child, geom, box, geom[others], box[others], everything)
 
 
 @numba.njit(cache=True, nogil=True)
@@ -356,8 +400,19 @@ def _meet(low: Array, high: Array, other_low: Array, other_high: Array, slack: f
 
 
 @numba.njit(cache=True, nogil=True)
-def _plant(tree: _Tree, boxes: _Boxes, lists: Array, counts: Array, stamps: Array) -> None:
-    """Write the tree of what is near: the others on one side, a balanced tree on the other."""
+def _plant(
+    tree: _Tree,
+    boxes: _Boxes,
+    slots: _Slots,
+    place: Array,
+    lists: Array,
+    counts: Array,
+    stamps: Array,
+) -> bool:
+    """Write slots and tree: the others on one side, a balanced tree on the other.
+
+    ``place (n, 3)`` are the slots' centres in MuJoCo's data. Returns False if there are too few.
+    """
     most = 0
     for k in range(len(counts)):
         most += counts[k]
@@ -370,9 +425,30 @@ def _plant(tree: _Tree, boxes: _Boxes, lists: Array, counts: Array, stamps: Arra
                 n += 1
     for i in range(n):
         stamps[leaves[i]] = False
+    if n > len(slots.bound):
+        return False
     used = _write_others(tree, n > 0)
     if n:
         _write_boxes(tree, boxes, leaves[:n], used)
+        _fill(tree, boxes, slots, place, leaves[:n], used)
+    return True
+
+
+@numba.njit(cache=True, nogil=True)
+def _fill(
+    tree: _Tree, boxes: _Boxes, slots: _Slots, place: Array, leaves: Array, root: int
+) -> None:
+    """Write boxes to slots, in the order of the shapes, and the slots' names to the tree."""
+    shapes = np.sort(boxes.geom[leaves])
+    for leaf in leaves:
+        slot = np.searchsorted(shapes, boxes.geom[leaf])
+        slots.bound[slot] = boxes.bound[leaf]
+        for i in range(3):
+            slots.center[slot, i] = place[slot, i] = boxes.center[leaf, i]
+            slots.half[slot, i] = slots.around[slot, 3 + i] = boxes.half[leaf, i]
+    for node in range(root, root + 2 * len(leaves) - 1):
+        if tree.geom[node] >= 0:
+            tree.geom[node] = slots.first + np.searchsorted(shapes, tree.geom[node])
 
 
 @numba.njit(cache=True, nogil=True)
