@@ -142,6 +142,7 @@ class Nearby:
         """
         self.useful = model is not whole
         self.body_of = model.geom_bodyid - 1
+        self.counts = np.zeros(model.nbody - 1, np.int64)
         if not self.useful:
             return
         fixed, all_fixed = (int(m.body_geomnum[0]) for m in (model, whole))
