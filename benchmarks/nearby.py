@@ -66,7 +66,8 @@ def run(ready: Ready, fewest: int) -> Run:
 def one_tick(engine: Any) -> tuple[int, int, float, float]:
     """Of a copy. What is near is looked for anew, which changes no bit of the run."""
     model, data = engine.model, copy.copy(engine.data)
-    engine.nearby.update(data, 1 / TICKS)
+    if not engine.nearby.update(data, 1 / TICKS):
+        raise SystemExit("more boxes are near than there are places for: look at another moment")
     engine.nearby.forget()  # the boxes were written to the copy, and the run needs them too
     mujoco.mj_forward(model, data)
     find = microseconds(lambda: mujoco.mj_collision(model, data))

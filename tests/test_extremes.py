@@ -9,15 +9,18 @@ from export_samples import bouncing, random_scene
 from harness import extremes
 
 from newtongs import GaussianNND
+from newtongs.actors import _loose_body
 from newtongs.dynamics.backends.numba_few import rollout_cpu
 from newtongs.dynamics.config import NNDConfig
 from newtongs.dynamics.context import load_pretrained_context
 from newtongs.dynamics.context.fitting import continued, predict
+from newtongs.dynamics.variants import choose
 from newtongs.errors import InputError
 from newtongs.pushes import Push
 from newtongs.scene.animation import Animation
 from newtongs.state import CHANNELS, State, make
 from newtongs.world import Body, Shape, Simulation, Track
+from newtongs.world.rest import Rest
 
 TIMES = torch.arange(9) / 24
 
@@ -93,15 +96,62 @@ def test_a_simulation_that_runs_away_is_refused(engine, m, tmp_path, monkeypatch
 
 def test_mujoco_refuses_at_once_what_would_leave_its_bounds():
     for z, said in (
-        (make(v=(0, 2e8, 0)), r"channel v_y is 2e\+08; up to 1e\+08 can be simulated"),
-        (make(p=(-3e8, 0, 0)), "channel p_x is -3e"),
-        (make(v=(1, 0, 0), m=5e-4), "a mass below 0.000521 cannot be simulated"),
+        (make(v=(0, 2e8, 0)), r"object 1: channel v_y is 2e\+08; up to 1e\+08 can be simulated"),
+        (make(p=(-3e8, 0, 0)), "object 1: channel p_x is -3e"),
+        (make(v=(1, 0, 0), m=5e-4), "object 1: channel m .* a mass below 0.000521 cannot be"),
     ):
         bodies = [Body(make(), Shape.ball(0.2)), Body(z, Shape.ball(0.2))]
         with pytest.raises(InputError, match=said):
             Simulation(bodies)
     at_rest = Track(torch.tensor([0.0, 1.0]), make(p=(3e8, 0, 0)).repeat(2, 1))
     Simulation([Body(make(p=(3e8, 0, 0)), Shape.ball(0.2), track=at_rest)])
+
+
+def test_nothing_is_set_or_pushed_beyond_bounds():
+    simulation = Simulation([Body(make(p=(0, 1, 0)), Shape.ball(0.2))])
+    before = simulation.states
+    for change in (
+        lambda: simulation.push(0, velocity=(0, 2e8, 0)),
+        lambda: simulation.set(0, make(p=(2e8, 0, 0))),
+        lambda: simulation.set(0, torch.zeros(22)),
+        lambda: simulation.set(0, torch.full((22,), torch.nan)),
+        lambda: simulation.set(0, torch.zeros(3)),
+    ):
+        with pytest.raises(InputError, match=r"channel|expected"):
+            change()
+        assert (simulation.states == before).all()
+
+
+def test_a_rotation_that_is_set_may_have_any_length():
+    turned = make(p=(0, 1, 0), q=(0.6, 0, 0.8, 0))
+    paths = []
+    for length in (1.0, 0.1, 30.0):
+        simulation = Simulation([Body(make(), Shape.box((0.2, 0.1, 0.3)))])
+        z = turned.clone()
+        z[3:7] *= length
+        simulation.set(0, z)
+        paths.append(simulation.run(TIMES[1:]))
+    torch.testing.assert_close(paths[1], paths[0])
+    torch.testing.assert_close(paths[2], paths[0])
+
+
+def test_what_is_small_beside_what_is_pushed_is_not_too_light():
+    pushed = Body(make(p=(0, 1, 0), s=(1, 1, 1)), Shape.box((1.0, 1.0, 1.0)))
+    crumb = Shape.box((0.02, 0.02, 0.02))
+    loose = _loose_body(make(p=(2, 0.01, 0), s=(0.02, 0.02, 0.02)), crumb, pushed)
+    for dynamics in ("analytic", "learned"):
+        assert torch.isfinite(
+            Simulation([pushed, loose], choose(dynamics, "rigid")).run(TIMES)
+        ).all()
+
+
+@pytest.mark.parametrize("channel", range(6))
+def test_rates_that_are_no_numbers_are_seen_at_once(channel):
+    rates = torch.ones(2, 6).double()
+    rates[1, channel] = torch.nan
+    still = torch.zeros(2, dtype=torch.bool).numpy()
+    assert Rest(2, 10).count(rates.flatten().numpy(), still, 8) == float("inf")
+    assert Rest(1, 10).count(rates[0].numpy(), still[:1], 8) == pytest.approx(3**0.5)
 
 
 def test_drag_of_the_least_mass_decays_in_mujoco():

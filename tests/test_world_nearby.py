@@ -1,4 +1,4 @@
-"""The tree of what is near: the same bits as with all boxes in it."""
+"""Places for the boxes that are near: the same bits as with all boxes."""
 
 from dataclasses import replace
 

@@ -30,6 +30,7 @@ DROP: tuple[Vector, Vector] = ((0.4, 0.0, 0.0), (0.3, 0.5, -1.5))  # of an objec
 AIR = 0.1  # part of its height that an object must be above the floor to be dropped, not tossed
 DEEP = 0.1  # of its size: how far an object may start inside what was given as solid
 RATE = 24.0  # Hz, of the named motions
+LIGHTEST = 2e-3  # mass of a loose object: the air would throw a lighter one about
 
 
 def _lifted(thing: GaussianScene, world: WorldFrame) -> StateTensor:
@@ -95,7 +96,7 @@ def _loose_body(z0: StateTensor, shape: Shape | None, first: Body) -> Body:
     assert shape is not None
     assert first.shape is not None
     x = State(first.z0)
-    mass = shape.volume / first.shape.volume
+    mass = max(shape.volume / first.shape.volume, LIGHTEST)
     state = replace(z0, m=mass, e=x.e, mu=x.mu)
     return Body(state, shape, friction=first.friction, asleep=True)
 

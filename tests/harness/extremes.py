@@ -17,6 +17,7 @@ import sys
 import time
 from collections.abc import Sequence
 from concurrent.futures import ProcessPoolExecutor, as_completed
+from contextlib import suppress
 from dataclasses import asdict, dataclass, field
 from functools import cache
 from pathlib import Path
@@ -194,19 +195,29 @@ def mujoco(count: Count, z: torch.Tensor, seed: int) -> None:
     for states, shape, together in alike(z):
         for part in states.split(together):
             settle(count, part, shape, seed)
+    for state in z[~taken_by_mujoco(z)]:
+        try:
+            Simulation([Body(state, BOX)], rigid())
+            count.wrongly.append(seed)
+        except InputError:
+            count.refused += 1
     count.seconds += time.perf_counter() - start
 
 
-def alike(z: torch.Tensor) -> list[tuple[torch.Tensor, Shape, int]]:
-    """States, their shape, and how many to simulate at once: one where it will be refused."""
-    x, dynamics = State(z), rigid()
+def taken_by_mujoco(z: torch.Tensor) -> torch.Tensor:
+    """Which states its edge takes."""
+    x = State(z)
     far = torch.cat([x.p, x.v, x.w], -1).abs().amax(-1) > FARTHEST
-    light = x.m[:, 0] < dynamics.least_mass_of_step(HELD / TICKS, "euler")
-    good = simulable(z) & ~far & ~light
+    light = x.m[:, 0] < rigid().least_mass_of_step(HELD / TICKS, "euler")
+    return simulable(z) & ~far & ~light
+
+
+def alike(z: torch.Tensor) -> list[tuple[torch.Tensor, Shape, int]]:
+    """States that the edge takes, their shape, and how many to simulate at once."""
+    x, good = State(z), taken_by_mujoco(z)
     box = torch.arange(len(z)) % 2 == 1
     fast = torch.maximum(x.v.norm(dim=-1), x.w.norm(dim=-1)) > FAST
     return [
-        (z[~good], BOX, 1),
         (z[good & ~box], BALL, TOGETHER),
         (z[good & box & fast], BOX, 1),
         (z[good & box & ~fast], BOX, TOGETHER),
@@ -228,8 +239,6 @@ def settle(count: Count, z: torch.Tensor, shape: Shape, seed: int) -> None:
     count.finite += len(z)
     if not torch.isfinite(out).all():
         count.lost.append(seed)
-    if not simulable(z).all():
-        count.wrongly.append(seed)
 
 
 @cache
@@ -272,7 +281,7 @@ def chunk_notes(
     seeds: Sequence[int], only: Sequence[str], share: int, processes: int, out: Path | None
 ) -> list[Note]:
     """Notes of all chunks, those found in the file included."""
-    known = read_notes(out) if out else {}
+    known = read_notes(out, only, share) if out else {}
     notes = [known[seed] for seed in seeds if seed in known]
     context = multiprocessing.get_context("spawn")
     with ProcessPoolExecutor(processes, context, torch.set_num_threads, (1,)) as pool:
@@ -281,29 +290,31 @@ def chunk_notes(
         for job in as_completed(jobs):
             notes.append(job.result())
             if out:
-                write_note(out, jobs[job], notes[-1])
+                write_note(out, jobs[job], notes[-1], share)
             every = [count for counts, _ in notes for count in counts.values()]
             wrong = sum(len(count.lost) + len(count.wrongly) for count in every)
             print(f"chunk {jobs[job]}: {len(notes) * CHUNK:,} states, {wrong} lost", flush=True)
     return notes
 
 
-def read_notes(path: Path) -> dict[int, Note]:
-    """By chunk; a last line that was cut short is left out."""
+def read_notes(path: Path, only: Sequence[str], share: int) -> dict[int, Note]:
+    """By chunk, of those through just these paths; a line that was cut short is left out."""
     found: dict[int, Note] = {}
     for line in path.read_text().splitlines() if path.exists() else []:
-        if line.endswith("}"):
+        with suppress(json.JSONDecodeError):
             note = json.loads(line)
             counts = {path: Count(**count) for path, count in note["counts"].items()}
-            found[note["chunk"]] = counts, note["refusals"]
+            if counts.keys() == set(names(only)) and note.get("share", 1) == share:
+                found[note["chunk"]] = counts, note["refusals"]
     return found
 
 
-def write_note(path: Path, seed: int, note: Note) -> None:
-    """A line of its own."""
+def write_note(path: Path, seed: int, note: Note, share: int) -> None:
+    """A line of its own, whatever a run that was killed left of the last one."""
     counts = {name: asdict(count) for name, count in note[0].items()}
+    line = {"chunk": seed, "share": share, "counts": counts, "refusals": note[1]}
     with path.open("a") as file:
-        print(json.dumps({"chunk": seed, "counts": counts, "refusals": note[1]}), file=file)
+        print("\n" + json.dumps(line), file=file)
 
 
 def summed(notes: Sequence[Note]) -> Note:
@@ -326,11 +337,19 @@ def ways():
     return every | {"context": (context, of_context(context))}
 
 
+def names(only: Sequence[str]) -> list[str]:
+    """Of the paths with one of these parts in them."""
+    every = [
+        *(f"{model}: {path}" for model, (_, some) in ways().items() for path in some),
+        "mujoco",
+    ]
+    return [name for name in every if any(part in name for part in only)]
+
+
 def walk_chunk(seed: int, chunk: int, only: Sequence[str], share: int) -> Note:
     """One chunk through the paths that ``only`` names parts of."""
     z = drawn(chunk, seed)
-    names = [*(f"{m}: {p}" for m, (_, some) in ways().items() for p in some), "mujoco"]
-    counts = {name: Count() for name in names if any(part in name for part in only)}
+    counts = {name: Count() for name in names(only)}
     for name, (model, some) in ways().items():
         good = accepted(model, z)
         for path, run in some.items():
@@ -340,6 +359,7 @@ def walk_chunk(seed: int, chunk: int, only: Sequence[str], share: int) -> Note:
     if count := counts.get("mujoco"):
         mujoco(count, z[::share], seed)
     refusals = {c: int((~(z[:, i].abs() <= LARGEST)).sum()) for i, c in enumerate(CHANNELS)}
+    refusals["MuJoCo's edge"] = int((~taken_by_mujoco(z[::share])).sum())
     refusals["m (drag)"] = int((simulable(z) & ~accepted(ways()["analytic"][0], z)).sum())
     return counts, refusals
 

@@ -84,8 +84,10 @@ def try_out(renderer: Renderer) -> dict[str, str]:
     require_here(renderer)
     if renderer == "ewa":
         return {"renderer": renderer}
-    with warnings.catch_warnings(action="ignore"), alone(_cache(), renderer, wait=True):
-        _draw_one(renderer)
+    with warnings.catch_warnings():
+        warnings.filterwarnings("ignore", "waiting for another process")
+        with alone(_cache(), renderer, wait=True):
+            _draw_one(renderer)
     return {
         "renderer": renderer, "card": torch.cuda.get_device_name(), renderer: version(renderer),
     }  # fmt: skip

@@ -19,7 +19,6 @@ from torch import Tensor
 
 from ..dynamics.gaussian_nnd import GaussianNND
 from ..dynamics.interface import Dynamics
-from ..dynamics.rollout import require_mass
 from ..dynamics.surfaces import Box, Floor, Plane, Surface
 from ..errors import InputError
 from ..state import CHANNELS, LAYOUT, State
@@ -122,6 +121,7 @@ class MujocoEngine:
 
     def set(self, index: int, z: StateTensor) -> None:
         """Replace one state. MuJoCo wakes it at the next tick."""
+        _require_near(index, z)
         self._write(index, z)
         self.resting = False
         self.rest.quiet[index] = 0
@@ -264,20 +264,31 @@ class MujocoEngine:
 
 
 def _require_within_bounds(objects: Sequence[Body], dynamics: Dynamics) -> None:
-    """Refuse at once what would leave all bounds before the first frame."""
-    moved = [body.z0.double() for body in objects if body.track is None]
-    if not moved:
-        return
-    z = torch.stack(moved)
-    far = z[:, : LAYOUT["w"].stop].abs() > FARTHEST
-    if far.any():
-        i, channel = torch.nonzero(far)[0].tolist()
-        raise InputError(
-            f"state: channel {CHANNELS[channel]} is {z[i, channel].item():g}; up to {FARTHEST:g} "
-            "can be simulated with contacts by MuJoCo"
-        )
+    """Refuse at once what would leave all bounds."""
+    least = 0.0
     if isinstance(dynamics, GaussianNND):  # held forces are Euler's steps
-        require_mass(z, dynamics.least_mass_of_step(HELD / TICKS, "euler"))
+        least = dynamics.least_mass_of_step(HELD / TICKS, "euler")
+    for i, body in enumerate(objects):
+        if body.track is not None:
+            continue
+        _require_near(i, body.z0)
+        mass = float(State(body.z0).m)
+        if mass < least:
+            raise InputError(
+                f"object {i}: channel m is {mass:g}; a mass below {least:.3g} cannot be simulated "
+                "with contacts by MuJoCo, for the air would throw it about"
+            )
+
+
+def _require_near(index: int, z: StateTensor) -> None:
+    """Refuse a pose or velocities ``(22,)`` beyond what a simulation may reach."""
+    far = ~(z[: LAYOUT["w"].stop].abs() <= FARTHEST)
+    if far.any():
+        channel = int(torch.nonzero(far)[0])
+        raise InputError(
+            f"object {index}: channel {CHANNELS[channel]} is {z[channel].item():g}; up to "
+            f"{FARTHEST:g} can be simulated with contacts by MuJoCo"
+        )
 
 
 def _check(data: mujoco.MjData) -> None:

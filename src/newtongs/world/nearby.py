@@ -33,7 +33,7 @@ BLOCK = 32  # boxes that are passed over at once
 CELLS = 1024  # along each axis, for the order in space
 ROUNDING = 1e-9
 FAR = 1e9  # farther than anything goes
-COUNTS = "time", "nbody_awake", "nparent_awake", "ntree_awake", "nv_awake"  # of a moment
+COUNTS = "time", "nbody_awake", "nparent_awake", "ntree_awake", "nv_awake"  # MjData's numbers
 SPHERE = mujoco.mjtGeom.mjGEOM_SPHERE
 
 

@@ -68,8 +68,7 @@ def _count(
         v, w = rates[6 * k : 6 * k + 3], rates[6 * k + 3 : 6 * k + 6]
         speed = np.sqrt(v[0] * v[0] + v[1] * v[1] + v[2] * v[2])
         turn = np.sqrt(w[0] * w[0] + w[1] * w[1] + w[2] * w[2])
-        if not max(speed, turn) <= fastest:
-            fastest = max(speed, turn) if np.isfinite(speed + turn) else np.inf
+        fastest = max(fastest, speed, turn) if np.isfinite(speed + turn) else np.inf
         aloft[k] = 0 if touching[k] else aloft[k] + ticks
         moving = speed > SLOW or turn > SLOW_TURN or aloft[k] > due // 2  # it may float
         quiet[k] = 0 if moving else quiet[k] + ticks

@@ -23,7 +23,7 @@ from ..dynamics.interface import Dynamics
 from ..dynamics.rollout import finite
 from ..dynamics.variants import choose
 from ..errors import InputError, unknown_name
-from ..state import State, replace
+from ..state import DIM, State, as_tensor, replace, require_simulable
 from ..types import StateTensor, Times, Vec3
 from .bodies import Body
 from .surroundings import Surroundings
@@ -184,7 +184,11 @@ class Simulation:
     def set(self, index: int, z: StateTensor) -> None:
         """Replace an object's pose and velocities by those of ``z (22,)``; the rest stays."""
         self._require(index)
-        self._engine.set(index, z)
+        z = as_tensor(z, "state")
+        if tuple(z.shape) != (DIM,):
+            raise InputError(f"state: expected one object's, shape ({DIM},), got {tuple(z.shape)}")
+        require_simulable(z, "state")
+        self._engine.set(index, replace(z, q=rotations.normalize(State(z).q)))
 
     def _require(self, index: int) -> None:
         if not 0 <= index < len(self):
