@@ -102,10 +102,13 @@ def test_a_spec_that_does_not_exist_is_named_with_its_near_miss():
         load_spec("smal")
 
 
-def test_the_digest_is_of_what_bytes_hang_on(tmp_path):
+def test_the_digest_is_of_what_bytes_hang_on(tmp_path, monkeypatch):
     spec, _ = spec_of(tmp_path)
     assert spec_of(tmp_path, count=400)[0].digest == spec.digest
     assert spec_of(tmp_path, TINY.replace("frames = 5", "frames = 6"))[0].digest != spec.digest
+    ours = spec.digest
+    monkeypatch.setattr("newtongs.factory.spec.FORMAT", 2)  # without shares
+    assert spec.digest != ours
 
 
 def test_distributions_draw_what_they_say():
@@ -223,9 +226,9 @@ def test_a_sample_has_all_its_parts(films):
     labels = np.load(io.BytesIO(data["00000000.labels1.npz"]))
     shapes = {name: (x.shape, x.dtype.name) for name, x in labels.items()}
     assert shapes == {
-        "ids": ((5, 48, 48), "uint8"), "depth": ((5, 48, 48), "float16"),
-        "flow": ((4, 48, 48, 2), "float16"), "scene_flow": ((4, 48, 48, 3), "float16"),
-        "visible": ((4, 48, 48), "bool"),
+        "ids": ((5, 48, 48), "uint8"), "share": ((5, 48, 48), "uint8"),
+        "depth": ((5, 48, 48), "float16"), "flow": ((4, 48, 48, 2), "float16"),
+        "scene_flow": ((4, 48, 48, 3), "float16"), "visible": ((4, 48, 48), "bool"),
     }  # fmt: skip
     assert np.load(io.BytesIO(data["00000000.states.npz"]))["states"].shape == (5, 1, 22)
     assert np.load(io.BytesIO(data["00000000.cameras.npz"]))["w2c"].shape == (2, 5, 4, 4)

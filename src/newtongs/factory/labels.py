@@ -1,4 +1,4 @@
-"""Pictures of a film and their labels: ids, depth, optical flow and scene flow.
+"""Pictures of a film and their labels: ids, shares, depth, optical flow and scene flow.
 
 A pixel's point in space follows from its depth; its way to the next frame is the affine map of the
 object that the pixel shows, and the camera's own. So flow is as exact as the states are, at
@@ -36,6 +36,12 @@ class ViewLabels(NamedTuple):
     """``(T, H, W, 3)`` uint8."""
     ids: Array
     """``(T, H, W)`` uint8: 0 for what does not move, ``i + 1`` for object ``i``."""
+    share: Array
+    """``(T, H, W)`` uint8: part of the pixel's light that comes from what ``ids`` names; 255: all.
+
+    Where it is less, two things are mixed that may move apart; the other labels are those of one.
+    For id 0 it is that of what does not move, or of the background colour, whichever is more.
+    """
     depth: Array
     """``(T, H, W)`` float16 along the camera's axis; 0 where nothing is."""
     flow: Array
@@ -119,8 +125,9 @@ def label_view(
     T, H, W = len(animation), views[0].height, views[0].width
     out = ViewLabels(
         np.empty((T, H, W, 3), np.uint8), np.empty((T, H, W), np.uint8),
-        np.empty((T, H, W), HALF), np.zeros((T - 1, H, W, 2), HALF),
-        np.zeros((T - 1, H, W, 3), HALF), np.zeros((T - 1, H, W), bool),
+        np.empty((T, H, W), np.uint8), np.empty((T, H, W), HALF),
+        np.zeros((T - 1, H, W, 2), HALF), np.zeros((T - 1, H, W, 3), HALF),
+        np.zeros((T - 1, H, W), bool),
     )  # fmt: skip
     before: Labels | None = None
     still = isinstance(cameras, Camera)
@@ -128,6 +135,7 @@ def label_view(
         out.rgb[t] = to_bytes(picture)
         inside = (labels.slot >= 0) & (labels.slot < motion.objects)
         out.ids[t] = np.where(inside, labels.slot + 1, 0)
+        out.share[t] = np.rint(255 * labels.share)
         out.depth[t] = np.minimum(animation.world.scale * labels.depth, LARGEST)
         if before is not None:
             step = Step(animation, motion, views, t - 1, before, labels)

@@ -33,7 +33,7 @@ TUMBLING, COMMON, FROM_ABOVE = (
     Numbers.between(8, 40),
 )
 ONE, FIFTH = Numbers.fixed(1), Numbers.fixed(0.2)
-FORMAT = 2  # of the shards; a change makes other bytes of the same spec
+FORMAT = 3  # of the shards; a change makes other bytes of the same spec
 
 
 @dataclass(frozen=True)
