@@ -3,8 +3,8 @@
 Frame t + 1 is fetched along the flow and compared with frame t, view by view, in dB. The pictures
 are those that are drawn, before an mp4 loses anything; the flow is the stored one. A cubic spline
 interpolates. First on all object pixels that the labels call visible, which is what the line of
-35 dB asks for; then where an object has 99 percent of a pixel's light in both frames; then, on the
-same pixels, without one cause after the other:
+35 dB asks for; then where an object has 99 percent of a pixel's light in both frames, by the stored
+shares; then, on the same pixels, without one cause after the other:
 
 - shadow: without the contact shadows that move over things.
 - side: with colours that are the same from all sides, spherical harmonics of degree 0.
@@ -39,8 +39,7 @@ from newtongs.factory.labels import Array, ViewLabels, label_view
 from newtongs.factory.scenes import SceneSource, find_scenes
 from newtongs.factory.spec import CameraPath, Spec, load_spec
 from newtongs.factory.views import cameras_of, each
-from newtongs.render import ewa, ewa_labels
-from newtongs.render.ewa_labels import Labels
+from newtongs.render import ewa
 from newtongs.render.ewa_records import Layer
 from newtongs.render.prepare import prepare as prepared_splat
 from newtongs.render.video import film_library
@@ -52,7 +51,7 @@ from newtongs.threads import sharing
 PATHS: tuple[CameraPath, ...] = ("still", "follow")
 FRAMES = 25
 ASKED = 35.0  # dB
-SURE = 0.99  # part of a pixel's light, of what counts as inside an object
+SURE = 252  # of 255, or 99 percent of a pixel's light, of what counts as inside an object
 DENSER = 4  # samples a pixel and direction, without the grid
 
 
@@ -82,8 +81,6 @@ class Seen(NamedTuple):
     cameras: list[Camera]
     color: tuple[float, float, float]
     labels: ViewLabels
-    shares: list[Labels]
-    """Of each frame; the stored labels do not have a pixel's shares."""
 
 
 class Matches(NamedTuple):
@@ -124,15 +121,8 @@ def films(spec: Spec, home: Path, names: list[str]) -> Iterator[tuple[str, Seen]
 
 def seen(animation: Animation, cameras: Camera | list[Camera], source: SceneSource) -> Seen:
     """Draw and label."""
-    shares: list[Labels] = []
-
-    def drawn(*given: Any) -> Iterator[tuple[Any, Labels]]:
-        for picture, labels in ewa_labels.pictures(*given):
-            shares.append(labels)
-            yield picture, labels
-
-    labels = label_view(animation, cameras, source.color, drawn)
-    return Seen(animation, each(cameras, len(animation)), source.color, labels, shares)
+    labels = label_view(animation, cameras, source.color)
+    return Seen(animation, each(cameras, len(animation)), source.color, labels)
 
 
 # --- pictures -------------------------------------------------------------------------------------
@@ -210,17 +200,17 @@ def matches_of(labels: ViewLabels, t: int) -> Matches:
     return Matches(row, column, row + down, column + right)
 
 
-def inside(view: Seen, matches: Matches, t: int) -> Array:
+def inside(labels: ViewLabels, matches: Matches, t: int) -> Array:
     """Whether the pixel, and all four around where it goes, are one object's to 99 percent."""
-    here, there = view.shares[t], view.shares[t + 1]
-    height, width = here.slot.shape
-    slot = here.slot[matches.row, matches.column]
-    out = here.share[matches.row, matches.column] >= SURE
+    height, width = labels.ids.shape[1:]
+    here = t, matches.row, matches.column
+    out = labels.share[here] >= SURE
     for down in (0, 1):
         for right in (0, 1):
             row = (np.floor(matches.to_row).astype(int) + down).clip(0, height - 1)
             column = (np.floor(matches.to_column).astype(int) + right).clip(0, width - 1)
-            out &= (there.slot[row, column] == slot) & (there.share[row, column] >= SURE)
+            there = t + 1, row, column
+            out &= (labels.ids[there] == labels.ids[here]) & (labels.share[there] >= SURE)
     return out
 
 
@@ -270,7 +260,7 @@ def breakdown(view: Seen, every: int, folder: Path) -> dict[str, float]:
         matches = matches_of(view.labels, t)
         if not len(matches.row):
             continue
-        within = matches.where(inside(view, matches, t))
+        within = matches.where(inside(view.labels, matches, t))
         tally.add("asked", off_in(drawn, t, matches))
         tally.add("mp4", off_in(coded, t, matches))
         tally.add("inside", off_in(drawn, t, within))
