@@ -51,7 +51,7 @@ from newtongs.threads import sharing
 PATHS: tuple[CameraPath, ...] = ("still", "follow")
 FRAMES = 25
 ASKED = 35.0  # dB
-SURE = 252  # of 255, or 99 percent of a pixel's light, of what counts as inside an object
+SURE = 253  # of 255, or 99 percent of a pixel's light, of what counts as inside an object
 DENSER = 4  # samples a pixel and direction, without the grid
 
 

@@ -40,7 +40,7 @@ class ViewLabels(NamedTuple):
     """``(T, H, W)`` uint8: part of the pixel's light that comes from what ``ids`` names; 255: all.
 
     Where it is less, two things are mixed that may move apart; the other labels are those of one.
-    For id 0 it is that of what does not move, or of the background colour, whichever is more.
+    For id 0 it is all light that does not come from objects.
     """
     depth: Array
     """``(T, H, W)`` float16 along the camera's axis; 0 where nothing is."""
@@ -131,7 +131,8 @@ def label_view(
     )  # fmt: skip
     before: Labels | None = None
     still = isinstance(cameras, Camera)
-    for t, (picture, labels) in enumerate(drawn(animation.frames(), cameras, color, motion.slots)):
+    frames = drawn(animation.frames(), cameras, color, motion.slots, motion.objects)
+    for t, (picture, labels) in enumerate(frames):
         out.rgb[t] = to_bytes(picture)
         inside = (labels.slot >= 0) & (labels.slot < motion.objects)
         out.ids[t] = np.where(inside, labels.slot + 1, 0)

@@ -25,7 +25,7 @@ from ..scene.gaussians import GaussianScene
 from .spec import Renderer
 
 Drawn: TypeAlias = Callable[..., Iterator[tuple[Rendering, Labels]]]
-"""Called with frames, cameras, background and slots, as :func:`ewa_labels.pictures` is."""
+"""Called as :func:`ewa_labels.pictures` is."""
 
 # Of a card, for a task on a cluster: eight share one, since a worker simulates, labels and encodes
 # on its core for most of the time.
@@ -46,7 +46,12 @@ def pictures_by(renderer: Renderer) -> Drawn:
 
 
 def drawn_apart(
-    backend: str, scenes: AnimatedScene, cameras: Camera | list[Camera], background: Any, slots: Any
+    backend: str,
+    scenes: AnimatedScene,
+    cameras: Camera | list[Camera],
+    background: Any,
+    slots: Any,
+    objects: int,
 ) -> Iterator[tuple[Rendering, Labels]]:
     """Pictures as ``newtongs animate --renderer`` draws them, and labels by ``ewa``.
 
@@ -55,7 +60,8 @@ def drawn_apart(
     pictures = render_frames(
         placed(scenes, backend), cameras, backend=backend, background=background
     )
-    return zip(pictures, labels_alone(scenes, cameras, background, slots), strict=True)
+    labels = labels_alone(scenes, cameras, background, slots, objects)
+    return zip(pictures, labels, strict=True)
 
 
 def require_here(renderer: Renderer) -> None:

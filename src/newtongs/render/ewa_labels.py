@@ -89,7 +89,8 @@ class Labels(NamedTuple):
     depth: Array
     """Of the surface, along the camera's axis, in scene units; 0 where nothing is seen."""
     share: Array
-    """Part of the pixel's light that comes from its slot, 0 to 1."""
+    """Part of the pixel's light, 0 to 1: of an object that which comes from it; of the rest, or of
+    nothing, all that does not come from objects, since neither of the two moves."""
 
     @classmethod
     def empty(cls, camera: Camera) -> "Labels":
@@ -99,24 +100,33 @@ class Labels(NamedTuple):
 
 
 def pictures(
-    scenes: AnimatedScene, cameras: Camera | Sequence[Camera], background: Any, slots: Any
+    scenes: AnimatedScene,
+    cameras: Camera | Sequence[Camera],
+    background: Any,
+    slots: Any,
+    objects: int,
 ) -> Iterator[tuple[Rendering, Labels]]:
     """Frame after frame with its labels, one camera for all or one a frame.
 
-    ``slots (N,)`` int16 has the slot of each Gaussian; the highest may be the rest.
+    ``slots (N,)`` int16 has the slot of each Gaussian: 0 to ``objects - 1``, or ``objects`` if it
+    belongs to the rest.
     """
     with sharing() as share:
         if isinstance(cameras, Camera):
-            film = LabelledFilm(scenes, cameras, background, share, slots)
+            film = LabelledFilm(scenes, cameras, background, share, slots, objects)
             for t, frame in enumerate(film.moving):
                 picture = ewa.rendering(film.draw(t, frame))
                 yield picture, film.labels
         else:
-            yield from _from_everywhere(scenes, cameras, background, slots, share)
+            yield from _from_everywhere(scenes, cameras, background, slots, objects, share)
 
 
 def labels_alone(
-    scenes: AnimatedScene, cameras: Camera | Sequence[Camera], background: Any, slots: Any
+    scenes: AnimatedScene,
+    cameras: Camera | Sequence[Camera],
+    background: Any,
+    slots: Any,
+    objects: int,
 ) -> Iterator[Labels]:
     """The labels of :func:`pictures`, bit for bit, for pictures that something else draws.
 
@@ -125,11 +135,11 @@ def labels_alone(
     """
     with sharing() as share:
         if isinstance(cameras, Camera):
-            film = LabelledFilm(scenes, cameras, background, share, slots)
+            film = LabelledFilm(scenes, cameras, background, share, slots, objects)
             for frame in film.moving:
                 yield film.label(frame)
         else:
-            everywhere = _from_everywhere(scenes, cameras, background, slots, share)
+            everywhere = _from_everywhere(scenes, cameras, background, slots, objects, share)
             yield from (labels for _, labels in everywhere)
 
 
@@ -137,10 +147,16 @@ class LabelledFilm(Film):
     """A film from one place that knows the labels of the frame drawn last."""
 
     def __init__(
-        self, scenes: AnimatedScene, camera: Camera, background: Any, share: Share, slots: Any
+        self,
+        scenes: AnimatedScene,
+        camera: Camera,
+        background: Any,
+        share: Share,
+        slots: Any,
+        objects: int,
     ) -> None:
         super().__init__(scenes, camera, background, share)
-        self.slots, self.count = slots, int(slots.max(initial=0)) + 1
+        self.slots, self.objects = slots, objects
         self.slopes = np.zeros((len(self.records), 2), np.float32)
         its = self.rows[: self.still]
         means, covariances = ewa.array(scenes.scene.means), ewa.array(scenes.covariances())
@@ -183,7 +199,7 @@ class LabelledFilm(Film):
             at, lists = self.lists[s]
             its = members[start[s] : start[s + 1]]
             label_strip(
-                self.records, self.slopes, self.rows, self.slots, self.count, at, lists, its, s,
+                self.records, self.slopes, self.rows, self.slots, self.objects, at, lists, its, s,
                 everywhere, *out,
             )  # fmt: skip
 
@@ -191,7 +207,12 @@ class LabelledFilm(Film):
 
 
 def _from_everywhere(
-    scenes: AnimatedScene, cameras: Sequence[Camera], background: Any, slots: Any, share: Share
+    scenes: AnimatedScene,
+    cameras: Sequence[Camera],
+    background: Any,
+    slots: Any,
+    objects: int,
+    share: Share,
 ) -> Iterator[tuple[Rendering, Labels]]:
     """A camera a frame: everything is drawn anew."""
     for frame, camera in zip(scenes, cameras, strict=True):
@@ -205,7 +226,7 @@ def _from_everywhere(
         out, slopes = Labels.empty(camera), np.empty((len(layer.rows), 2), np.float32)
         means, covariances = ewa.array(frame.means), ewa.array(frame.covariances)
         depth_slopes(means, covariances, layer.rows, ewa.view_of(camera), slopes)
-        _label_lists(layer.records, slopes, layer.rows, slots, drawn.lists, out, share)
+        _label_lists(layer.records, slopes, layer.rows, slots, objects, drawn.lists, out, share)
         yield ewa.rendering(drawn.pixels), out
 
 
@@ -214,16 +235,16 @@ def _label_lists(
     slopes: Array,
     rows: Indices,
     slots: Any,
+    objects: int,
     lists: list[Any],
     out: Labels,
     share: Share,
 ) -> None:
     """Label a whole picture from the lists that drew it."""
-    count = int(slots.max(initial=0)) + 1
 
     def label(s: int) -> None:
         at, its = lists[s]
-        label_strip(records, slopes, rows, slots, count, at, its, NO_INDICES, s, True, *out)
+        label_strip(records, slopes, rows, slots, objects, at, its, NO_INDICES, s, True, *out)
 
     share(label, range(len(lists)))
 
@@ -405,7 +426,7 @@ def _weigh_lists(
 
 @compiled()
 def _decide(
-    count: int,
+    objects: int,
     x0: int,
     y0: int,
     light: Array,
@@ -419,13 +440,16 @@ def _decide(
     for y in range(min(TILE, slot.shape[0] - y0)):
         for x in range(min(TILE, slot.shape[1] - x0)):
             k = _place(x, y)
-            best, most = NOTHING, abs(light[k])
+            best, most, moving = NOTHING, abs(light[k]), ZERO
             at = k
-            for s in range(count):
+            for s in range(objects + 1):
                 here = k + np.uint64(s) * np.uint64(TILE * TILE)
+                if s < objects:
+                    moving += weight[here]
                 if weight[here] > most:
                     best, most, at = s, weight[here], here
-            slot[y0 + y, x0 + x], share[y0 + y, x0 + x] = best, most
+            slot[y0 + y, x0 + x] = best
+            share[y0 + y, x0 + x] = most if 0 <= best < objects else ONE - moving
             z[y0 + y, x0 + x] = depth[at] / most if best >= 0 else ZERO
 
 
@@ -435,7 +459,7 @@ def label_strip(
     slopes: Array,
     rows: Indices,
     slots: Any,
-    count: int,
+    objects: int,
     start: Any,
     lists: Indices,
     members: Indices,
@@ -450,8 +474,8 @@ def label_strip(
     begin, filled = bin_tiles(records, members, y0, tiles)
     light = np.empty(TILE * TILE, np.float32)
     weight, depth = (  # a slot after the other
-        np.empty(count * TILE * TILE, np.float32),
-        np.empty(count * TILE * TILE, np.float32),
+        np.empty((objects + 1) * TILE * TILE, np.float32),
+        np.empty((objects + 1) * TILE * TILE, np.float32),
     )
     for t in range(tiles):
         its, new = lists[start[t] : start[t + 1]], filled[begin[t] : begin[t + 1]]
@@ -459,4 +483,4 @@ def label_strip(
             continue
         light[:], weight[:], depth[:] = ONE, ZERO, ZERO
         _weigh_lists(records, slopes, rows, slots, its, new, t * TILE, y0, light, weight, depth)
-        _decide(count, t * TILE, y0, light, weight, depth, slot, z, share)
+        _decide(objects, t * TILE, y0, light, weight, depth, slot, z, share)
