@@ -10,6 +10,7 @@ import math
 import os
 from dataclasses import dataclass, field
 from functools import cache, partial
+from importlib.util import find_spec
 from typing import Any
 
 import torch
@@ -160,11 +161,7 @@ class FusedNetwork:
         """
         r = x.new_empty(self.out, self.rows)
         if self.deep:
-            launch(kernels.two_layer_forward, (self._programs("forward"),))(
-                x, r, r if kept is None else kept, self.rows, *self.w1, self.b1, *self.w2,
-                *self.b2, *self.w_out, self.b_out, SAVE=kept is not None, OUT=self.out,
-                **self._options("forward"),
-            )  # fmt: skip
+            self._two_layers(x, r, kept)
         else:
             launch(kernels.one_layer_forward, (self._programs("forward"),))(
                 x, r, self.rows, *self.w1, self.b1, *self.w_out, self.b_out, OUT=self.out,
@@ -172,38 +169,58 @@ class FusedNetwork:
             )  # fmt: skip
         return r
 
+    def _two_layers(self, x: StateTensor, r: Tensor, kept: Tensor | None) -> None:
+        launch(kernels.two_layer_forward, (self._programs("forward"),))(
+            x, r, r if kept is None else kept, self.rows, *self.w1, self.b1, *self.w2,
+            *self.b2, *self.w_out, self.b_out, SAVE=kept is not None, OUT=self.out,
+            **self._options("forward"),
+        )  # fmt: skip
+
     def backward(
         self, x: StateTensor, r: Tensor, g: Tensor, slot: int = 0, kept: Tensor | None = None
     ) -> Tensor:
         """Gradient of ``x`` given that of ``r``; the weights' are summed up or go to ``slot``."""
-        gx, sums = torch.empty_like(x), self._sums()
-        weights = (*self.w1, self.w1t, self.b1)
+        gx = torch.empty_like(x)
         if self.deep:
             assert kept is not None
-            f = {k: v[slot] for k, v in self._factors().items()}
-            parts = self.hidden // self.blocks["top"].chunk
-            launch(kernels.two_layer_backward_top, (self._programs("top"), parts))(
-                r, g, kept, self.rows, self.scale, *self.w_out_t, f["d2"], sums["w_out"],
-                sums["b_out"], sums["b2"], OUT=self.out, AHEAD=self.blocks["top"].stages,
-                **self._options("top"),
-            )  # fmt: skip
-            launch(kernels.two_layer_backward_bottom, (self._programs("bottom"),))(
-                x, f["d2"], gx, self.rows, self.scale, *weights, self.w2t, f["h1"], sums["w1"],
-                **self._options("bottom"),
-            )  # fmt: skip
+            d2, h1 = (self._factors()[k][slot] for k in ("d2", "h1"))
+            self._top(r, g, kept, d2)
+            self._bottom(x, d2, h1, gx)
         else:
-            launch(kernels.one_layer_backward, (self._programs("bottom"),))(
-                x, r, g, gx, self.rows, self.scale, *weights, *self.w_out_t,
-                sums["w1"], sums["w_out"], sums["b_out"], OUT=self.out,
-                **self._options("bottom"),
-            )  # fmt: skip
+            self._one_layer_back(x, r, g, gx)
         return gx
+
+    def _top(self, r: Tensor, g: Tensor, kept: Tensor, d2: Tensor) -> None:
+        """From the outputs' gradient to the second layer's."""
+        sums, parts = self._sums(), self.hidden // self.blocks["top"].chunk
+        launch(kernels.two_layer_backward_top, (self._programs("top"), parts))(
+            r, g, kept, self.rows, self.scale, *self.w_out_t, d2, sums["w_out"], sums["b_out"],
+            sums["b2"], OUT=self.out, AHEAD=self.blocks["top"].stages, **self._options("top"),
+        )  # fmt: skip
+
+    def _bottom(self, x: StateTensor, d2: Tensor, h1: Tensor, gx: Tensor) -> None:
+        """From there to the inputs'; the first layer's activations go to ``h1``."""
+        launch(kernels.two_layer_backward_bottom, (self._programs("bottom"),))(
+            x, d2, gx, self.rows, self.scale, *self.w1, self.w1t, self.b1, self.w2t, h1,
+            self._sums()["w1"], **self._options("bottom"),
+        )  # fmt: skip
+
+    def _one_layer_back(self, x: StateTensor, r: Tensor, g: Tensor, gx: Tensor) -> None:
+        sums = self._sums()
+        launch(kernels.one_layer_backward, (self._programs("bottom"),))(
+            x, r, g, gx, self.rows, self.scale, *self.w1, self.w1t, self.b1, *self.w_out_t,
+            sums["w1"], sums["w_out"], sums["b_out"], OUT=self.out, **self._options("bottom"),
+        )  # fmt: skip
+
+    def _owners(self, part: str) -> int:
+        """How many sum up gradients for themselves in a part of the backward pass."""
+        return self._programs(part)
 
     def _sums(self) -> dict[str, Tensor]:
         """Gradients summed up so far, one part a program."""
         if not self.sums:
-            bottom = self._programs("bottom")
-            top = self._programs("top") if self.deep else bottom
+            bottom = self._owners("bottom")
+            top = self._owners("top") if self.deep else bottom
             shapes = {
                 "w1": (bottom, self.hidden, INPUTS),
                 "w_out": (top, OUTPUTS, self.hidden),
@@ -252,6 +269,16 @@ def _added(total: Tensor | None, more: Tensor) -> Tensor:
     return more.clone() if total is None else total.add_(more)
 
 
+def _network_for(device: torch.device, rows: int, passes: int) -> type[FusedNetwork]:
+    """With kernels for the card at hand, where there are such."""
+    if nvidia(device) and find_spec("triton.experimental.gluon"):
+        from .hopper_network import HopperNetwork
+
+        if HopperNetwork.serves(device, rows, passes):
+            return HopperNetwork
+    return FusedNetwork
+
+
 @dataclass
 class Substep:
     """What the backward pass needs of one substep."""
@@ -282,8 +309,9 @@ class FusedRollout:
         self.scheme = SCHEMES[model.config.solver]
         common = {"rows": rows, "passes": passes, "scale": scale, "tanh": model.config.bounded}
         stages = len(self.scheme.stages) + 1
-        self.f = FusedNetwork(model.f_theta, slots=stages, **common)  # type: ignore[arg-type]
-        self.h = FusedNetwork(model.h_phi, slots=1, **common)  # type: ignore[arg-type]
+        network = _network_for(model.c_v.device, rows, passes)
+        self.f = network(model.f_theta, slots=stages, **common)  # type: ignore[arg-type]
+        self.h = network(model.h_phi, slots=1, **common)  # type: ignore[arg-type]
         self.kernel = {"PRIOR": model.config.prior, "ROWS": ROWS}
         # What stands for the output, or the gradient, of a part that the model does not have.
         self.nothing = torch.zeros(DIM, rows, device=model.c_v.device)

@@ -1,0 +1,92 @@
+"""The residual networks on Hopper GPUs: ``FusedNetwork`` with the kernels of ``gluon_networks``.
+
+What has no such kernel, the backward pass's top and the contact network's forward pass, stays with
+Triton: there is little to gain.
+"""
+
+import torch
+from torch import Tensor
+from triton.experimental.gluon import language as gl  # type: ignore[import-untyped]
+from triton.experimental.gluon.nvidia.hopper import (  # type: ignore[import-untyped]
+    TensorDescriptor,
+)
+
+from ...state import DIM
+from ...types import StateTensor
+from . import gluon_networks as kernels
+from .ahead import launch
+from .triton_rollout import INPUTS, OUTPUTS, FusedNetwork, halves, multiprocessors, padded
+
+GROUPS, ROWS = 2, 64  # of a program, each with a block of rows
+# Hidden units at a time, and how many of the second layer's blocks a program holds: as many as
+# shared memory has room for.
+FORWARD = {"CHUNK": 32, "RING": 3}
+BOTTOM = {"CHUNK": 64, "RING": 2}
+ONE_LAYER = {"CHUNK": 64}
+
+
+def blocks(matrix: Tensor, *shape: int) -> TensorDescriptor:
+    """A matrix whose blocks the card copies into shared memory by itself."""
+    dtype = {torch.float16: gl.float16, torch.float32: gl.float32}[matrix.dtype]
+    layout = gl.NVMMASharedLayout.get_default_for([*shape], dtype)
+    return TensorDescriptor.from_tensor(matrix, [*shape], layout)
+
+
+class HopperNetwork(FusedNetwork):
+    """A residual network, see :class:`FusedNetwork`."""
+
+    @staticmethod
+    def serves(device: torch.device, rows: int, passes: int) -> bool:
+        """Rows of a state's channels must start at 16 bytes, or the card cannot copy its blocks."""
+        return torch.cuda.get_device_capability(device) == (9, 0) and rows % 4 == 0 and passes == 3
+
+    @torch.no_grad()
+    def prepare(self) -> None:
+        """Take over the parameters' present values."""
+        super().prepare()
+        w1 = padded(self.layers[0].weight.T, INPUTS, self.hidden)
+        w1[-1] = self.b1  # the kernels' inputs end with a one
+        self.w1_with_bias = halves(w1)
+
+    def _columns(self, weight: tuple[Tensor, ...], chunk: int) -> list[TensorDescriptor]:
+        """Blocks of ``chunk`` columns of both halves."""
+        return [blocks(half, len(half), chunk) for half in weight]
+
+    def _inputs(self, x: StateTensor) -> TensorDescriptor:
+        return blocks(x, INPUTS, ROWS)
+
+    @property
+    def _grid(self) -> tuple[int]:
+        return (min(multiprocessors(self.device), -(-self.rows // (GROUPS * ROWS))),)
+
+    def _owners(self, part: str) -> int:
+        return GROUPS * self._grid[0] if part == "bottom" else super()._owners(part)
+
+    def _two_layers(self, x: StateTensor, r: Tensor, kept: Tensor | None) -> None:
+        chunk = FORWARD["CHUNK"]
+        w2 = [blocks(half, chunk, self.hidden) for half in self.w2]
+        launch(kernels.two_layer_forward, self._grid)(
+            self._inputs(x), r, w2[0] if kept is None else blocks(kept, ROWS, self.hidden),
+            self.rows, *self._columns(self.w1_with_bias, chunk), *w2, *self.b2,
+            *self._columns(self.w_out, OUTPUTS), self.b_out, OUT=self.out, HIDDEN=self.hidden,
+            SAVE=kept is not None, TANH=self.tanh, num_warps=4, **FORWARD,
+        )  # fmt: skip
+
+    def _bottom(self, x: StateTensor, d2: Tensor, h1: Tensor, gx: Tensor) -> None:
+        assert self.w2t is not None
+        chunk = BOTTOM["CHUNK"]
+        launch(kernels.two_layer_backward_bottom, self._grid)(
+            self._inputs(x), blocks(d2, ROWS, self.hidden), gx, self.rows, self.scale,
+            *self._columns(self.w1_with_bias, chunk), blocks(self.w2t, self.hidden, chunk),
+            blocks(h1, ROWS, chunk), self._sums()["w1"], STATE=DIM, HIDDEN=self.hidden,
+            num_warps=4, **BOTTOM,
+        )  # fmt: skip
+
+    def _one_layer_back(self, x: StateTensor, r: Tensor, g: Tensor, gx: Tensor) -> None:
+        sums, chunk = self._sums(), ONE_LAYER["CHUNK"]
+        launch(kernels.one_layer_backward, self._grid)(
+            self._inputs(x), r, g, gx, self.rows, self.scale,
+            *self._columns(self.w1_with_bias, chunk), *self._columns(self.w_out_t, chunk),
+            sums["w1"], sums["w_out"], sums["b_out"], STATE=DIM, OUT=self.out, HIDDEN=self.hidden,
+            TANH=self.tanh, num_warps=4, **ONE_LAYER,
+        )  # fmt: skip
