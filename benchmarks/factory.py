@@ -156,7 +156,9 @@ def main() -> None:
     parser.add_argument("--count", type=int, default=64)
     parser.add_argument("--films-a-shard", type=int, help="a shard is one worker's")
     parser.add_argument("--workers", type=int, nargs="+", default=[1, 2])
-    parser.add_argument("--renderer", nargs="+", default=["ewa"], choices=["ewa", "gsplat"])
+    parser.add_argument(
+        "--renderer", nargs="+", default=["ewa"], choices=["ewa", "steady", "gsplat"]
+    )
     parser.add_argument("--out", type=Path, help="keep the films there")
     args = parser.parse_args()
     console = Console()

@@ -14,7 +14,8 @@ shares; then, on the same pixels, without one cause after the other:
   centres; when a thing turns, those that overlap change places, and the colour between them jumps.
 - none: without all four.
 
-Run with: python benchmarks/factory_warp.py [--scenes bowling ...] [--every 4] [--json FILE]
+Run with: python benchmarks/factory_warp.py [--renderer steady] [--scenes bowling ...] [--every 4]
+[--json FILE]. steady has no order to keep: with it, order is the same as inside.
 """
 
 import argparse
@@ -36,10 +37,11 @@ from newtongs.factory.casts import prepare
 from newtongs.factory.draws import draw
 from newtongs.factory.film import make_film
 from newtongs.factory.labels import Array, ViewLabels, label_view
+from newtongs.factory.renderers import pictures_by
 from newtongs.factory.scenes import SceneSource, find_scenes
-from newtongs.factory.spec import CameraPath, Spec, load_spec
+from newtongs.factory.spec import CameraPath, Renderer, Spec, load_spec
 from newtongs.factory.views import cameras_of, each
-from newtongs.render import ewa
+from newtongs.render import ewa, steady
 from newtongs.render.ewa_records import Layer
 from newtongs.render.prepare import prepare as prepared_splat
 from newtongs.render.video import film_library
@@ -81,6 +83,7 @@ class Seen(NamedTuple):
     cameras: list[Camera]
     color: tuple[float, float, float]
     labels: ViewLabels
+    renderer: Renderer
 
 
 class Matches(NamedTuple):
@@ -116,13 +119,15 @@ def films(spec: Spec, home: Path, names: list[str]) -> Iterator[tuple[str, Seen]
         animation = make_film(cast, drawn, one).animation
         for path, view in zip(PATHS, drawn.views, strict=True):
             cameras = cameras_of(animation, replace(view, path=path), one)
-            yield f"{source.id}, {path}", seen(animation, cameras, source)
+            yield f"{source.id}, {path}", seen(animation, cameras, source, spec.renderer)
 
 
-def seen(animation: Animation, cameras: Camera | list[Camera], source: SceneSource) -> Seen:
+def seen(
+    animation: Animation, cameras: Camera | list[Camera], source: SceneSource, renderer: Renderer
+) -> Seen:
     """Draw and label."""
-    labels = label_view(animation, cameras, source.color)
-    return Seen(animation, each(cameras, len(animation)), source.color, labels)
+    labels = label_view(animation, cameras, source.color, pictures_by(renderer))
+    return Seen(animation, each(cameras, len(animation)), source.color, labels, renderer)
 
 
 # --- pictures -------------------------------------------------------------------------------------
@@ -153,6 +158,8 @@ def picture(view: Seen, frame: Frame, camera: Camera, causes: Causes, order: Any
         scene, camera, view.color, frame.means, frame.covariances, sh, opacities=frame.opacities,
         shade=frame.shade if causes.shadow else None,
     )  # fmt: skip
+    if view.renderer == "steady":  # which has no order that could be kept
+        return steady.draw(splat).color.double().numpy()
     with sharing() as share:
         layer = ewa.projected(ewa.splats_of(splat), ewa.view_of(camera), share)
         if order is not None:
@@ -290,12 +297,13 @@ def main() -> None:
     """Measure and print."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--spec", default="small")
+    parser.add_argument("--renderer", default="ewa", choices=["ewa", "steady"])
     parser.add_argument("--scenes", nargs="*", default=[], help="ids; default: all of the spec")
     parser.add_argument("--every", type=int, default=4, help="of how many frames one is compared")
     parser.add_argument("--json", type=Path, help="write the figures there")
     args = parser.parse_args()
     torch.set_num_threads(1)
-    spec, home = load_spec(args.spec)
+    spec, home = load_spec(args.spec, renderer=args.renderer)
     rows, console = {}, Console()
     with tempfile.TemporaryDirectory() as folder:
         for name, view in films(spec, home, args.scenes):

@@ -68,7 +68,10 @@ def cameras(knocked, path):
 # --- refusals -------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(("word", "hint"), [("gsplt", "gsplat"), ("auto", "known: ewa, gsplat")])
+@pytest.mark.parametrize(
+    ("word", "hint"),
+    [("gsplt", "gsplat"), ("stedy", "steady"), ("auto", "known: ewa, gsplat, steady")],
+)
 def test_a_renderer_is_named_in_the_spec_and_by_its_own_name(spec_file, word, hint):
     spec_file.write_text(TEXT.replace('"gsplat"', f'"{word}"'))
     with pytest.raises(InputError, match=hint):
@@ -142,7 +145,7 @@ def test_a_finished_data_set_needs_no_card(spec_file, tmp_path):
 
 def test_several_workers_share_a_card_and_ewa_needs_none():
     assert 0 < gpu_share("gsplat") <= 0.5
-    assert gpu_share("ewa") == 0
+    assert gpu_share("ewa") == gpu_share("steady") == 0
     assert gpu_share("gsplat") == round(gpu_share("gsplat"), 4)  # as finely as Ray divides a card
 
 
@@ -150,8 +153,9 @@ def test_workers_are_not_forked_so_that_each_may_start_cuda():
     spec, _ = load_spec("small")
     with pool(spec, 1) as workers:
         assert workers.executor._mp_context.get_start_method() == "spawn"
-    require_here("ewa")
-    assert try_out("ewa") == {"renderer": "ewa"}
+    for renderer in ("ewa", "steady"):
+        require_here(renderer)
+        assert try_out(renderer) == {"renderer": renderer}
     assert not torch.cuda.is_initialized() or HAS_GSPLAT
 
 
@@ -176,12 +180,13 @@ def test_pictures_drawn_apart_are_those_drawn_together(knocked, path):
 
 
 @pytest.mark.parametrize("path", ["still", "follow"])
-def test_another_renderer_draws_what_animate_draws_and_labels_stay(knocked, path):
+@pytest.mark.parametrize("backend", ["light", "steady"])
+def test_another_renderer_draws_what_animate_draws_and_labels_stay(knocked, path, backend):
     _, animation, color = knocked
     views = cameras(knocked, path)
-    apart = label_view(animation, views, color, lambda *given: drawn_apart("light", *given))
+    apart = label_view(animation, views, color, lambda *given: drawn_apart(backend, *given))
     assert same_labels(apart, label_view(animation, views, color))
-    with exported(animation, views, backend="light", background=color) as frames:
+    with exported(animation, views, backend=backend, background=color) as frames:
         assert np.array_equal(apart.rgb, frames)
 
 

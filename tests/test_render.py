@@ -140,7 +140,7 @@ def test_reference_of_one_gaussian_is_the_formula():
     assert torch.allclose(picture.depth[alpha > 0], torch.tensor(5.0).double(), atol=1e-5)
 
 
-@pytest.mark.parametrize("backend", ["ewa", "light"])
+@pytest.mark.parametrize("backend", ["ewa", "steady", "light"])
 def test_nothing_to_see_is_background(backend):
     inf, nan = math.inf, math.nan
     behind = GaussianScene.make(means=CAMERA.position[None] * 1.5, scales=[0.1])
@@ -154,12 +154,13 @@ def test_nothing_to_see_is_background(backend):
         assert not picture.depth.any()
 
 
-def test_bad_gaussians_leave_the_others_alone():
+@pytest.mark.parametrize("backend", ["ewa", "steady"])
+def test_bad_gaussians_leave_the_others_alone(backend):
     scene = random_scene(200)
     bad = random_scene(4, means=torch.tensor([[math.nan, 0, 0], [0, math.inf, 0]] * 2))
     one, nan = random_scene(1), torch.tensor([math.nan])
     bad = join(bad, one.replace(log_scales=nan.expand(1, 3)), one.replace(logits=nan))
-    a, b = (render(s, CAMERA, backend="ewa") for s in (scene, join(bad, scene)))
+    a, b = (render(s, CAMERA, backend=backend) for s in (scene, join(bad, scene)))
     assert torch.equal(a.color, b.color)
 
 
@@ -172,7 +173,7 @@ def test_near_hides_far():
         assert picture.depth[16, 16] == pytest.approx(3, abs=3e-3)
 
 
-@pytest.mark.parametrize("backend", ["ewa", "light"])
+@pytest.mark.parametrize("backend", ["ewa", "steady", "light"])
 @pytest.mark.parametrize("up", [(0, 1, 0), (0, -1, 0), (0, 0, 1)])
 def test_up_is_up(backend, up):
     """And right is right: seen along -z, +x lies on the right."""
@@ -383,7 +384,7 @@ scene = GaussianScene.make(means=[[0.0, 0, 0]], scales=[1.0])
 camera = orbit((0, 0, 0), width=8, height=8)[0]
 for name in ("numba", "gsplat"):
     sys.modules[name] = None
-for backend in ("ewa", "gsplat"):
+for backend in ("ewa", "steady", "gsplat"):
     try:
         render(scene, camera, backend=backend)
     except InputError as error:
@@ -393,9 +394,11 @@ print(render(scene, camera).alpha.max() > 0)
 """
     lines = run_python(code).splitlines()
     assert lines[0] == "[]"
-    assert "pip install 'newtongs[fast]'" in lines[1]
-    assert "pip install 'newtongs[gpu]'" in lines[2]
-    assert lines[3] == "tensor(True)"
+    for line, name in zip(lines[1:3], ("ewa", "steady"), strict=True):
+        assert line.startswith(f"the {name} renderer needs numba")
+        assert "pip install 'newtongs[fast]'" in line
+    assert "pip install 'newtongs[gpu]'" in lines[3]
+    assert lines[4] == "tensor(True)"
 
 
 def test_auto_fits_the_device(monkeypatch):

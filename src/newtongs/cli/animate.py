@@ -60,8 +60,9 @@ class Picture:
     cameras: Path | None = None
     """Cameras of the capture instead (transforms.json, or a folder of COLMAP text files): the
     first draws the pictures."""
-    renderer: Literal["auto", "ewa", "light", "gsplat"] = "auto"
-    """What draws: ewa on the CPU, gsplat on CUDA, light is the paper's point splat."""
+    renderer: Literal["auto", "ewa", "steady", "light", "gsplat"] = "auto"
+    """What draws: ewa on the CPU, gsplat on CUDA, light is the paper's point splat. steady, on the
+    CPU too, takes longer, and no colours jump when things turn."""
     sh_degree: Literal[0, 1, 2, 3] | None = None
     """Cut view-dependent colour above this degree in glb, usd, ply and html: 0 makes files a
     quarter as large. Default: all of it, and 1 in html that is not compressed."""

@@ -1,4 +1,4 @@
-"""What draws the pictures of films: ``ewa`` on the CPU, or ``gsplat`` on a GPU.
+"""What draws the pictures of films: ``ewa`` or ``steady`` on the CPU, or ``gsplat`` on a GPU.
 
 Labels are drawn by ``ewa`` whatever draws the pictures, so that they are the same bytes.
 """
@@ -30,6 +30,7 @@ Drawn: TypeAlias = Callable[..., Iterator[tuple[Rendering, Labels]]]
 # Of a card, for a task on a cluster: eight share one, since a worker simulates, labels and encodes
 # on its core for most of the time.
 GPU_SHARE = 1 / 8
+ON_CPU: tuple[Renderer, ...] = ("ewa", "steady")
 
 
 def gpu_share(renderer: Renderer) -> float:
@@ -66,7 +67,7 @@ def drawn_apart(
 
 def require_here(renderer: Renderer) -> None:
     """Refuse a renderer that this machine has not; starts nothing on its card."""
-    if renderer == "ewa":
+    if renderer in ON_CPU:
         return
     if not torch.cuda.is_available():
         raise InputError(
@@ -88,7 +89,7 @@ def try_out(renderer: Renderer) -> dict[str, str]:
     say nothing: once it is compiled, it takes a second each.
     """
     require_here(renderer)
-    if renderer == "ewa":
+    if renderer in ON_CPU:
         return {"renderer": renderer}
     with warnings.catch_warnings():
         warnings.filterwarnings("ignore", "waiting for another process")

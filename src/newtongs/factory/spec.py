@@ -21,7 +21,7 @@ Kind: TypeAlias = Literal["world", "learned", "analytic", "paper", "motions"]
 CameraPath: TypeAlias = Literal["still", "orbit", "follow"]
 Aim: TypeAlias = Literal["free", "loose"]
 Rgb: TypeAlias = Literal["mp4", "webp"]
-Renderer: TypeAlias = Literal["ewa", "gsplat"]
+Renderer: TypeAlias = Literal["ewa", "gsplat", "steady"]
 
 SHIPPED = Path(__file__).parent / "specs"
 MOST_OBJECTS = 250  # ids of a picture are bytes
@@ -131,8 +131,8 @@ class Spec:
     rgb: Rgb = "mp4"
     """mp4, or lossless webp."""
     renderer: Renderer = "ewa"
-    """ewa, on the CPU, or gsplat, on CUDA; ewa draws the labels in both cases. There is no "auto":
-    the bytes of a film may not hang on the machine that makes it."""
+    """ewa or steady, on the CPU, or gsplat, on CUDA; ewa draws the labels in all cases. There is no
+    "auto": the bytes of a film may not hang on the machine that makes it."""
     tries: int = 8
     """How often a film is drawn anew before its number is given up."""
     least_seen: float = 0.34

@@ -1,7 +1,8 @@
-"""Pictures of Gaussian scenes: three renderers behind one call, and films.
+"""Pictures of Gaussian scenes: four renderers behind one call, and films.
 
 ``light`` is the paper's point splat, ``ewa`` draws true covariances on the CPU, ``gsplat`` does so
-on CUDA; ``reference`` is the slow specification of the last two.
+on CUDA; ``reference`` is the slow specification of the last two. ``steady`` draws what ``ewa`` does
+without an order that jumps when things turn.
 """
 
 from .rendering import Rendering

@@ -24,8 +24,8 @@ from ..scene import Camera
 from ..scene.frames import AnimatedScene, Frame
 from ..threads import Share, sharing
 from . import ewa
+from .ewa_depths import depth_slopes
 from .ewa_film import Film
-from .ewa_project import View
 from .ewa_records import (
     DEPTH,
     EXT_X,
@@ -72,7 +72,6 @@ from .ewa_tiles import (
     bin_strips,
     bin_tiles,
 )  # fmt: skip
-from .footprint import EPS2D
 from .prepare import prepare
 from .rendering import Rendering
 
@@ -250,48 +249,6 @@ def _label_lists(
 
 
 # --- compiled -------------------------------------------------------------------------------------
-
-
-@compiled("contract")
-def depth_slopes(means: Array, covariances: Array, rows: Indices, view: View, out: Array) -> None:
-    """How depth changes over each Gaussian's picture ``(n, 2)``: scene units a pixel along x, y.
-
-    ``Cov(z, uv) Cov(uv)^-1`` of the projected Gaussian, low-pass included: where along the ray of a
-    pixel there is the most of it.
-    """
-    W = view.w2c
-    for i in range(len(rows)):
-        m, c = means[rows[i]], covariances[rows[i]]
-        z = W[2, 0] * m[0] + W[2, 1] * m[1] + W[2, 2] * m[2] + W[2, 3]
-        x = (W[0, 0] * m[0] + W[0, 1] * m[1] + W[0, 2] * m[2] + W[0, 3]) / z
-        y = (W[1, 0] * m[0] + W[1, 1] * m[1] + W[1, 2] * m[2] + W[1, 3]) / z
-        jx, jy = view.fx / z, view.fy / z
-        u0, u1, u2 = (
-            jx * (W[0, 0] - x * W[2, 0]),
-            jx * (W[0, 1] - x * W[2, 1]),
-            jx * (W[0, 2] - x * W[2, 2]),
-        )
-        v0, v1, v2 = (
-            jy * (W[1, 0] - y * W[2, 0]),
-            jy * (W[1, 1] - y * W[2, 1]),
-            jy * (W[1, 2] - y * W[2, 2]),
-        )
-        a0, a1, a2 = (
-            c[0] * u0 + c[1] * u1 + c[2] * u2,
-            c[1] * u0 + c[3] * u1 + c[4] * u2,
-            c[2] * u0 + c[4] * u1 + c[5] * u2,
-        )
-        b0, b1, b2 = (
-            c[0] * v0 + c[1] * v1 + c[2] * v2,
-            c[1] * v0 + c[3] * v1 + c[4] * v2,
-            c[2] * v0 + c[4] * v1 + c[5] * v2,
-        )
-        uu, uv = u0 * a0 + u1 * a1 + u2 * a2 + EPS2D, u0 * b0 + u1 * b1 + u2 * b2
-        vv = v0 * b0 + v1 * b1 + v2 * b2 + EPS2D
-        zu = W[2, 0] * a0 + W[2, 1] * a1 + W[2, 2] * a2
-        zv = W[2, 0] * b0 + W[2, 1] * b1 + W[2, 2] * b2
-        det = uu * vv - uv * uv
-        out[i, 0], out[i, 1] = (zu * vv - zv * uv) / det, (zv * uu - zu * uv) / det
 
 
 @compiled("contract", "nsz")

@@ -15,7 +15,8 @@ from ..scene.frames import AnimatedScene
 from .prepare import prepare
 from .rendering import Rendering
 
-MODULES = {"gsplat": "gsplat_backend", "ewa": "ewa", "light": "light"}
+MODULES = {"gsplat": "gsplat_backend", "ewa": "ewa", "steady": "steady", "light": "light"}
+FILMS = {"ewa": "ewa_film", "steady": "steady_film"}
 BACKENDS = ("auto", *MODULES)
 WHITE = (1.0, 1.0, 1.0)
 
@@ -40,6 +41,7 @@ def render(
         camera: from where.
         backend: ``gsplat`` (CUDA), ``ewa`` (CPU, true covariances), ``light`` (the paper's point
             splat); ``auto`` takes the first of them that is installed and fits the scene's device.
+            ``steady`` (CPU) blends by depth so that nothing jumps when things turn.
         background: RGB where nothing is.
         means: ``(N, 3)`` in place of the scene's own, for a frame of an animation.
         covariances: ``(N, 3, 3)``, or packed ``(N, 6)`` as xx xy xz yy yz zz, likewise.
@@ -89,10 +91,10 @@ def render_frames(
     if (
         isinstance(scenes, AnimatedScene)
         and isinstance(camera, Camera)
-        and _by_ewa(scenes, backend)
+        and (name := _film_of(scenes, backend))
     ):
         prepare(scenes.scene, camera, background)  # a wrong camera is told now too
-        film = import_module(".ewa_film", __package__)
+        film = import_module(f".{name}", __package__)
         return _told(film.pictures(scenes, camera, background), progress)
     frames: Iterable[Any]
     if isinstance(camera, Camera):
@@ -149,10 +151,10 @@ def _told(
             progress(done)
 
 
-def _by_ewa(scenes: AnimatedScene, backend: str) -> bool:
-    """Whether what is still can be drawn once for all frames."""
+def _film_of(scenes: AnimatedScene, backend: str) -> str | None:
+    """The module that draws what is still once for all frames, if there is one."""
     device = scenes.scene.device
-    return device.type == "cpu" and backend_for(backend, device) == "ewa"
+    return FILMS.get(backend_for(backend, device)) if device.type == "cpu" else None
 
 
 def placed(scenes: AnimatedScene, backend: str) -> AnimatedScene:
@@ -180,5 +182,5 @@ def backend_for(backend: str, device: torch.device) -> str:
 
 
 def _module(backend: str) -> Any:
-    """Imported when first used: two of the three need an extra."""
+    """Imported when first used: all but ``light`` need an extra."""
     return import_module(f".{MODULES[backend]}", __package__)

@@ -1,0 +1,69 @@
+"""A film from one place, by ``steady``: tiles in which nothing changes are not drawn again.
+
+What may change a tile is what moves and what lies in the shadow, in this frame or in the one
+before. The pictures are those of :func:`newtongs.render.render`, bit for bit.
+"""
+
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+import torch
+
+from ..scene import Camera
+from ..scene.frames import AnimatedScene, Frame
+from ..threads import Share, sharing
+from . import ewa, steady
+from .ewa_records import Array
+from .ewa_tiles import TILE, bin_strips, bin_tiles
+from .prepare import prepare
+from .rendering import Rendering
+
+
+def pictures(scenes: AnimatedScene, camera: Camera, background: Any) -> Iterator[Rendering]:
+    """Frame after frame; each picture is the caller's to keep."""
+    with sharing() as share:
+        film = Film(scenes, camera, background, share)
+        for frame in scenes:
+            yield ewa.rendering(film.draw(frame))
+
+
+class Film:
+    """The frame drawn last, and the tiles in which the next one may differ from it."""
+
+    def __init__(
+        self, scenes: AnimatedScene, camera: Camera, background: Any, share: Share
+    ) -> None:
+        self.scene, self.camera, self.background, self.share = (
+            scenes.scene, camera, background, share,
+        )  # fmt: skip
+        self.moves = ~scenes.still.numpy()
+        self.pixels = np.zeros((camera.height, camera.width, 5), np.float32)
+        self.touched = steady.everywhere(camera)
+
+    @torch.no_grad()
+    def draw(self, frame: Frame) -> Array:
+        """Pixels ``(H, W, 5)`` of the next frame."""
+        splat = prepare(
+            self.scene, self.camera, self.background, frame.means, frame.covariances, frame.sh,
+            opacities=frame.opacities, shade=frame.shade,
+        )  # fmt: skip
+        layer, lines = steady.projected(splat, self.share)
+        changing = self.moves
+        if frame.shade is not None:
+            changing = changing | (ewa.array(frame.shade) != 1)
+        now = touched(layer.records[changing[layer.rows]], self.camera)
+        pixels, background = self.pixels.copy(), ewa.array(splat.background)
+        steady.draw_tiles(layer, lines, background, self.touched | now, pixels, self.share)
+        self.pixels, self.touched = pixels, now
+        return pixels.copy()
+
+
+def touched(records: Array, camera: Camera) -> Any:
+    """Mask ``(strips, tiles)`` of the tiles that some Gaussians touch."""
+    out = steady.everywhere(camera)
+    start, members = bin_strips(records, len(out))
+    for s, row in enumerate(out):
+        its = members[start[s] : start[s + 1]]
+        row[:] = np.diff(bin_tiles(records, its, s * TILE, len(row))[0]) > 0
+    return out
