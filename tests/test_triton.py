@@ -113,6 +113,126 @@ def test_every_ablation_agrees_with_float64(config):
     assert gradient < 2e-3
 
 
+def hopper():
+    return torch.cuda.is_available() and torch.cuda.get_device_capability() == (9, 0)
+
+
+@pytest.mark.skipif(not hopper(), reason="needs a Hopper GPU")
+@pytest.mark.parametrize("hidden", [128, 256])
+@pytest.mark.parametrize("rows", [64, 68, 1000, 1001])
+def test_blocks_that_are_not_full_agree_with_float64(rows, hidden):
+    """One group without rows, a few rows over, half a block; 1001 are left to Triton's kernels."""
+    _, value, gradient = run(3, rows, hidden=hidden)
+    assert value < 1e-5
+    assert gradient < 2e-3
+
+
+TWICE = """
+import torch
+from newtongs import load_pretrained, make_state
+from newtongs.dynamics.backends.hopper_network import HopperNetwork
+from newtongs.dynamics.backends.triton_rollout import FusedRollout
+
+torch.manual_seed(0)
+model = load_pretrained().to("cuda")
+z0 = torch.rand(60_000, 22, device="cuda") + 0.2
+fused = FusedRollout(model, torch.arange(4) / 24, rows=len(z0), passes=3, scale=1.0)
+assert type(fused.f) is HopperNetwork
+
+def gradients():
+    model.zero_grad()
+    fused(z0).square().mean().backward()
+    fused.collect()
+    return [p.grad.clone() for p in model.parameters()]
+
+first = gradients()
+for _ in range(20):
+    assert all(torch.equal(a, b) for a, b in zip(first, gradients()))
+"""
+
+
+@pytest.mark.skipif(not hopper(), reason="needs a Hopper GPU")
+def test_groups_of_warps_give_the_same_bits_every_time():
+    """A copy that was not waited for would show as a result that changes."""
+    done = subprocess.run(
+        [sys.executable, "-W", "ignore", "-c", TWICE], capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 0, done.stderr[-2000:]
+
+
+HOPPER = """
+import sys
+from triton.backends.compiler import GPUTarget
+from triton.compiler import compile
+from triton.experimental.gluon import language as gl
+from triton.experimental.gluon._runtime import GluonASTSource
+from newtongs.dynamics.backends import gluon_networks as kernels
+from newtongs.dynamics.backends.hopper_network import BOTTOM, FORWARD, ONE_LAYER
+
+def blocks(*shape, kind="fp16"):
+    dtype = {"fp16": gl.float16, "fp32": gl.float32}[kind]
+    layout = gl.NVMMASharedLayout.get_default_for([*shape], dtype)
+    return f"tensordesc<{kind}{[*shape]},{layout!r}>"
+
+hidden = int(sys.argv[1])
+common = {"x": blocks(32, 64, kind="fp32"), "n": "i32", "scale": "fp32"}
+
+def columns(*names, rows, chunk):
+    return {name + half: blocks(rows, chunk) for name in names for half in ("_hi", "_lo")}
+
+def forward(chunk):
+    second = {"w2_hi": blocks(chunk, hidden), "w2_lo": blocks(chunk, hidden)}
+    narrow = columns("w1", rows=32, chunk=chunk) | columns("w3", rows=hidden, chunk=16)
+    return {"kept": blocks(64, hidden)} | second | narrow
+
+def bottom(chunk):
+    tiles = {"d2": blocks(64, hidden), "w2t": blocks(hidden, chunk), "h1": blocks(64, chunk)}
+    return tiles | columns("w1", rows=32, chunk=chunk)
+
+def one_layer(chunk):
+    return columns("w1", rows=32, chunk=chunk) | columns("w2t", rows=16, chunk=chunk)
+
+saved = {"OUT": 9, "SAVE": True, "TANH": True}
+for kernel, given, choices in (
+    (kernels.two_layer_forward, forward(FORWARD["CHUNK"]), FORWARD | saved),
+    (kernels.two_layer_forward, forward(FORWARD["CHUNK"]), FORWARD | saved | {"SAVE": False}),
+    (kernels.two_layer_backward_bottom, bottom(BOTTOM["CHUNK"]), BOTTOM | {"STATE": 22}),
+    (kernels.one_layer_backward, one_layer(ONE_LAYER["CHUNK"]),
+     ONE_LAYER | {"STATE": 22, "OUT": 6, "TANH": True}),
+):
+    names, choices = kernel.arg_names, choices | {"HIDDEN": hidden}
+    kinds = common | given | dict.fromkeys(choices, "constexpr")
+    signature = {name: kinds.get(name, "*fp32") for name in names}
+    aligned = {
+        (i,): [["tt.divisibility", 16]]
+        for i, name in enumerate(names) if signature[name] in ("*fp32", "i32")
+    }
+    constants = {(names.index(name),): value for name, value in choices.items()}
+    made = compile(
+        GluonASTSource(kernel, signature, constexprs=constants, attrs=aligned),
+        target=GPUTarget("cuda", 90, 32), options={"num_warps": 4},
+    )
+    print(made.metadata.shared, made.asm["ptx"].count("wgmma.mma_async"))
+"""
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("hidden", [128, 256])
+def test_kernels_compile_for_hopper_within_its_shared_memory(hidden):
+    """No card is needed for that; the interpreter knows nothing of these kernels."""
+    pytest.importorskip("triton.experimental.gluon")
+    done = subprocess.run(
+        [sys.executable, "-W", "ignore", "-c", HOPPER, str(hidden)], capture_output=True,
+        text=True, check=False,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr[-2000:]
+    lines = [[int(x) for x in line.split()] for line in done.stdout.splitlines()]
+    assert len(lines) == 4
+    for shared, products in lines:
+        assert 0 < shared <= 227 * 1024
+        assert products > 0
+
+
 LOSS = """
 import torch
 from newtongs.state import project
