@@ -54,6 +54,7 @@ GRAZING = 0.1
 LN2 = math.log(2)
 OPAQUE = -math.log(T_MIN)  # optical depth behind which nothing is seen
 FIRST_LOOK = 16  # Gaussians of a pixel before the first look at whether it is opaque already
+THIN = 1e-3  # optical depth of a segment whose light comes from all of it alike, nearly
 RUN = 12  # keys that insertion sorts faster than merging does
 
 
@@ -86,6 +87,7 @@ class Slate(NamedTuple):
 
     naming: Naming
     lit: npt.NDArray[np.float64]  # (n,): integral of the transmittance over each interval
+    far: npt.NDArray[np.float64]  # (n,): integral of the transmittance times the depth
     weight: npt.NDArray[np.float64]  # (slots,): part of the pixel's light
     depth: npt.NDArray[np.float64]  # (slots,): sum of depths by weight
 
@@ -191,24 +193,50 @@ def _opened(room: Room, k: int, count: int) -> None:
 
 
 @compiled()
+def _middle(density: float, length: float, light: float, left: float) -> float:
+    """How far into a segment its light comes from, in the mean.
+
+    ``light`` enters it and ``left`` leaves it. Where next to nothing is lost the formula cancels.
+    """
+    tau = density * length
+    if tau < THIN:
+        return length * (0.5 - tau / 12)
+    return 1 / density - length * left / (light - left)
+
+
+@compiled()
 def _name(
-    room: Room, slate: Slate, begun: int, count: int, passed: float, light: float, y: int, x: int
+    room: Room,
+    slate: Slate,
+    begun: int,
+    count: int,
+    passed: float,
+    moment: float,
+    light: float,
+    y: int,
+    x: int,
 ) -> None:
     """Label a pixel after its walk, which ended with ``count`` intervals open.
 
     In a segment a Gaussian has the part of the light that its density is of the whole. Over its
     interval that is its density times the integral of the transmittance.
+
+    Depth is where the light comes from and not the middles of the intervals, which are those that
+    ``ewa`` takes. Flow is linear in depth, so that the mean depth of a pixel's light has the mean
+    flow of its light, and that carries pictures better (0.2 to 1.8 dB in six views of the factory).
+    The factory's ball is not opaque at once: middles lie 1.5 percent of its radius below its skin,
+    and this 0.1. Of a thick Gaussian that is opaque, it is the front.
     """
-    naming, lit, weight, depth = slate
+    naming, lit, far, weight, depth = slate
     for j in range(count):
         k = room.open[j]
-        lit[k] = passed - lit[k]
+        lit[k], far[k] = passed - lit[k], moment - far[k]
     weight[:], depth[:] = 0.0, 0.0
     for j in range(begun):
         k = room.order[j]
-        slot, w = naming.slots[room.met[k]], room.density[k] * lit[k]
-        weight[slot] += w
-        depth[slot] += w * 0.5 * (room.begin[k] + room.end[k])
+        slot, density = naming.slots[room.met[k]], room.density[k]
+        weight[slot] += density * lit[k]
+        depth[slot] += density * far[k]
     best, z, share = decide(naming.objects, light, weight, depth, 0, 1)
     naming.slot[y, x], naming.z[y, x], naming.share[y, x] = best, z, share
 
@@ -231,7 +259,7 @@ def _walk(
     light, density, at, begun, count = 1.0, 0.0, 0.0, 0, 0
     r, g, b, z = 0.0, 0.0, 0.0, 0.0  # of what is here, times its density
     red, green, blue, depth = 0.0, 0.0, 0.0, 0.0
-    passed = 0.0  # integral of the transmittance up to here
+    passed, moment = 0.0, 0.0  # integrals of the transmittance up to here, and of it times depth
     while begun < met or count:
         k = room.order[begun] if begun < met else room.open[count - 1]
         begins = begun < met
@@ -242,14 +270,16 @@ def _walk(
             left = light * math.exp(-density * (to - at))
             w = (light - left) / density
             red, green, blue, depth = red + w * r, green + w * g, blue + w * b, depth + w * z
-            light = left
             if slate is not None:
                 passed += w
+                moment += w * (at + _middle(density, to - at, light, left))
+            light = left
             if light < T_MIN:
                 break
         at, n, change = to, room.met[k], room.density[k]
         if slate is not None:
             slate.lit[k] = passed if begins else passed - slate.lit[k]
+            slate.far[k] = moment if begins else moment - slate.far[k]
         if begins:
             _opened(room, k, count)
             begun, count = begun + 1, count + 1
@@ -270,7 +300,7 @@ def _walk(
     out[y, x, 3] = depth / (1 - light) if light < 1 else 0.0
     out[y, x, 4] = 1 - light
     if slate is not None:
-        _name(room, slate, begun, count, passed, light, y, x)
+        _name(room, slate, begun, count, passed, moment, light, y, x)
 
 
 # --- strips ---------------------------------------------------------------------------------------
@@ -351,7 +381,10 @@ def draw_strip(
     slate = None
     if naming is not None:
         slots = naming.objects + 1
-        slate = Slate(naming, np.empty(longest, f64), np.empty(slots, f64), np.empty(slots, f64))
+        slate = Slate(
+            naming, np.empty(longest, f64), np.empty(longest, f64), np.empty(slots, f64),
+            np.empty(slots, f64),
+        )  # fmt: skip
     for t in range(tiles):
         if not wanted[t]:
             continue
