@@ -36,7 +36,7 @@ from .ewa_records import (
     compiled,
 )  # fmt: skip
 from .ewa_tiles import BLOCK_X, BLOCK_Y, MARGIN, TILE, bin_tiles
-from .footprint import ALPHA_CAP, T_MIN
+from .footprint import ALPHA_CAP, NEAR, T_MIN
 from .labels import decide
 
 # Columns of a Gaussian's line: by what part its depth changes with x and y, at its centre, and half
@@ -238,6 +238,8 @@ def _name(
         weight[slot] += density * lit[k]
         depth[slot] += density * far[k]
     best, z, share = decide(naming.objects, light, weight, depth, 0, 1)
+    if best >= 0:
+        z = max(z, NEAR)  # what surrounds the camera begins behind it
     naming.slot[y, x], naming.z[y, x], naming.share[y, x] = best, z, share
 
 
