@@ -12,6 +12,7 @@ from newtongs.factory.distributions import Numbers
 from newtongs.factory.draws import ViewDraw, draw
 from newtongs.factory.film import make_film
 from newtongs.factory.labels import Lens, Motion, label_view
+from newtongs.factory.renderers import pictures_by
 from newtongs.factory.scenes import find_scenes
 from newtongs.factory.spec import Cameras, Moves, Objects, Pushes, Spec
 from newtongs.factory.views import cameras_of, each, in_physics
@@ -22,6 +23,7 @@ from newtongs.render.scenes import render_frames
 from newtongs.state import State
 from newtongs.threads import sharing
 
+by_both = pytest.mark.parametrize("renderer", ["ewa", "steady"])
 BLACK, WHITE = (0.0, 0.0, 0.0), (1.0, 1.0, 1.0)
 
 
@@ -158,14 +160,16 @@ def test_shares_are_those_of_brute_force(ball_and_pins, path):
         assert off[mixed].mean() < 0.4  # 0.25 of rounding
 
 
+@by_both
 @pytest.mark.parametrize("path", ["still", "orbit"])
-def test_what_does_not_move_shares_light_with_objects_alone(ball_and_pins, path):
+def test_what_does_not_move_shares_light_with_objects_alone(ball_and_pins, path, renderer):
     """However faint it is: the background colour does not move either."""
     spec, film, source = ball_and_pins
     cameras = view(film, spec, path)
-    labels = label_view(fainter(film.animation, 6), cameras, source.color)
+    by = pictures_by(renderer)
+    labels = label_view(fainter(film.animation, 6), cameras, source.color, by)
     objects = fainter(film.animation, 40).frames()  # nothing else is drawn
-    drawn = render_frames(objects, cameras, backend="ewa", background=BLACK)
+    drawn = render_frames(objects, cameras, backend=renderer, background=BLACK)
     for ids, share, picture in zip(labels.ids, labels.share, drawn, strict=True):
         beside = (picture.alpha.numpy() > 0) & (ids == 0)
         away = (ids == 0) & ~beside
@@ -174,9 +178,10 @@ def test_what_does_not_move_shares_light_with_objects_alone(ball_and_pins, path)
         assert (share[beside] < 230).mean() > 0.05
 
 
-def test_an_object_has_all_light_of_its_inside_and_shares_that_of_its_edge(ball_and_pins):
+@by_both
+def test_an_object_has_all_light_of_its_inside_and_shares_that_of_its_edge(ball_and_pins, renderer):
     spec, film, source = ball_and_pins
-    labels = label_view(film.animation, view(film, spec), source.color)
+    labels = label_view(film.animation, view(film, spec), source.color, pictures_by(renderer))
     deep, edge = [], []
     for ids, share in zip(labels.ids, labels.share, strict=True):
         for i in range(1, len(film.animation.states) + 1):
@@ -191,29 +196,31 @@ def test_an_object_has_all_light_of_its_inside_and_shares_that_of_its_edge(ball_
     assert edge.min() > 255 / (len(film.animation.states) + 2)  # the largest of so many
 
 
-def test_films_with_labels_have_the_pictures_of_films_without(ball_and_pins):
+@by_both
+def test_films_with_labels_have_the_pictures_of_films_without(ball_and_pins, renderer):
     spec, film, _ = ball_and_pins
     for path in ("still", "orbit"):
         cameras, motion = view(film, spec, path), Motion.of(film.animation)
-        plain = render_frames(film.animation.frames(), cameras, backend="ewa", background=BLACK)
-        frames = film.animation.frames()
-        named = ewa_labels.pictures(frames, cameras, BLACK, motion.slots, motion.objects)
+        plain = render_frames(film.animation.frames(), cameras, backend=renderer, background=BLACK)
+        frames, by = film.animation.frames(), pictures_by(renderer)
+        named = by(frames, cameras, BLACK, motion.slots, motion.objects)
         for a, (b, _) in zip(plain, named, strict=True):
             assert torch.equal(a.color, b.color)
 
 
-def test_masks_are_the_objects_drawn_alone_in_white(ball_and_pins):
+@by_both
+def test_masks_are_the_objects_drawn_alone_in_white(ball_and_pins, renderer):
     """Each object white, all else black: what is brighter than all others is its mask."""
     spec, film, source = ball_and_pins
     camera, t = view(film, spec), 5
-    labels = label_view(film.animation, camera, source.color)
+    labels = label_view(film.animation, camera, source.color, pictures_by(renderer))
     f, ids = frame_of(film.animation, t), film.animation.scene.ids
     bright = []
     for i in [*film.animation.states, -1]:
         colors = (ids == i).float()[:, None].expand(-1, 3).contiguous()
         bright.append(
             render(
-                film.animation.scene, camera, backend="ewa", background=BLACK, means=f.means,
+                film.animation.scene, camera, backend=renderer, background=BLACK, means=f.means,
                 covariances=f.covariances, opacities=f.opacities, colors=colors,
             ).color[..., 0]
         )  # fmt: skip
@@ -252,11 +259,13 @@ def ways(animation, t, cameras, rows):
     return a.pixels(here)[0], b.pixels(there)[0], there - here
 
 
+@by_both
 @pytest.mark.parametrize("path", ["still", "orbit", "follow"])
-def test_flow_is_that_of_projected_gaussians(cube, path):
+def test_flow_is_that_of_projected_gaussians(cube, path, renderer):
     spec, film, source = cube
     cameras = each(view(film, spec, path), spec.frames)
-    labels = label_view(film.animation, view(film, spec, path), source.color)
+    by = pictures_by(renderer)
+    labels = label_view(film.animation, view(film, spec, path), source.color, by)
     errors, lengths = [], []
     for t in (2, 9, 17):
         rows = seen_gaussians(film.animation, t, cameras[t])
@@ -276,10 +285,11 @@ def test_flow_is_that_of_projected_gaussians(cube, path):
     assert np.percentile(error, 95) < 0.3
 
 
-def test_scene_flow_is_the_way_of_the_gaussians_in_metres(cube):
+@by_both
+def test_scene_flow_is_the_way_of_the_gaussians_in_metres(cube, renderer):
     spec, film, source = cube
     camera, t = view(film, spec), 9
-    labels = label_view(film.animation, camera, source.color)
+    labels = label_view(film.animation, camera, source.color, pictures_by(renderer))
     rows = seen_gaussians(film.animation, t, camera)
     before, _, way = ways(film.animation, t, [camera] * spec.frames, rows)
     world = film.animation.world
@@ -314,10 +324,12 @@ def warp_psnr(labels, inside=1, ahead=None):
     return 10 * np.log10(count / squares)
 
 
+@by_both
 @pytest.mark.parametrize("path", ["still", "follow"])
-def test_a_frame_warped_by_the_flow_is_the_next_one(cube, path):
+def test_a_frame_warped_by_the_flow_is_the_next_one(cube, path, renderer):
     spec, film, source = cube
-    labels = label_view(film.animation, view(film, spec, path), source.color)
+    by = pictures_by(renderer)
+    labels = label_view(film.animation, view(film, spec, path), source.color, by)
     assert warp_psnr(labels) > 35
     wrong = labels._replace(flow=labels.flow * np.float16(0.5))
     assert warp_psnr(wrong) < warp_psnr(labels) - 3
@@ -336,6 +348,28 @@ def next_in_this_order(animation, camera, color, t):
         order = np.argsort(depth.numpy()[layer.rows], kind="stable")
         layer = Layer(layer.records[order], layer.rows[order])
         return ewa.draw_layer(layer, camera, ewa.array(splat.background), share).pixels[..., :3]
+
+
+def test_depth_of_a_ball_is_that_of_its_skin_in_films_of_steady():
+    """To half a percent of its radius; the middles of its Gaussians lie 1.5 percent below."""
+    spec, film, _ = made("desk_blue_sphere", size=(128, 128))
+    camera, motion, radius, off = view(film, spec), Motion.of(film.animation), 0.45, []
+    frames, by = film.animation.frames(), pictures_by("steady")
+    drawn = by(frames, camera, BLACK, motion.slots, motion.objects)
+    centres = State(film.animation.states[0]).p.double().numpy()
+    for centre, (_, labels) in zip(centres, drawn, strict=True):
+        y, x = np.nonzero((labels.slot == 0) & (labels.share > 0.99))
+        z = labels.depth[y, x].astype(float)
+        lens = Lens.of(camera)
+        towards = lens.points(x + 0.5, y + 0.5, np.ones(len(x))) + lens.R.T @ lens.t
+        to = centre + lens.R.T @ lens.t
+        a, b, c = (towards**2).sum(-1), towards @ to, to @ to - radius**2
+        facing = b * b - a * c > (0.4 * radius) ** 2 * a  # not at the edge
+        off.append((z - (b - np.sqrt((b * b - a * c).clip(0))) / a)[facing])
+    off = np.concatenate(off) / radius
+    assert len(off) > 5000
+    assert abs(off.mean()) < 0.005
+    assert np.abs(off).mean() < 0.03
 
 
 @pytest.mark.parametrize("scene", ["construction_floor", "studio_tabletop"])

@@ -55,23 +55,38 @@ def blended(begin, end, tau, features, background):
     return np.append(out[:3] + light * background, 1 - light)
 
 
-def reference_picture(splat):
-    """Colour and alpha ``(H, W, 4)``, and how far each pixel is from another cut-off."""
+def met(splat):
+    """Of each pixel its place, how far it is from another cut-off, and the Gaussians it meets:
+
+    where each begins and ends, its optical depth, and which it is.
+    """
     mean, conic, depth, order = (x.numpy() for x in reference._project(splat))
     slopes, half = lines_of(splat)
-    features = reference._colors(splat.darkened()).numpy()[order]
-    opacity, background = splat.opacities.double().numpy()[order], splat.background.double().numpy()
-    out = np.empty((splat.camera.height, splat.camera.width, 4))
-    margin = np.empty(out.shape[:2])
-    for row, column in np.ndindex(margin.shape):
-        d = np.array([column, row]) + 0.5 - mean
+    opacity = splat.opacities.double().numpy()[order]
+    for place in np.ndindex(splat.camera.height, splat.camera.width):
+        d = np.array(place[::-1]) + 0.5 - mean
         alpha = opacity * np.exp(-0.5 * np.einsum("ni,nij,nj->n", d, conic, d))
-        margin[row, column] = np.abs(alpha / ALPHA_MIN - 1).min(initial=np.inf)
         its = alpha >= ALPHA_MIN
         nearness = 1 - (slopes[order] * d).sum(-1) / depth  # linear in the picture, for a plane
         z, h = (depth / nearness.clip(steady_tiles.GRAZING))[its], half[order][its]
         tau = -np.log1p(-alpha[its].clip(max=ALPHA_CAP))
-        out[row, column] = blended(z - h, z + h, tau, features[its], background)
+        yield (
+            place,
+            np.abs(alpha / ALPHA_MIN - 1).min(initial=np.inf),
+            z - h,
+            z + h,
+            tau,
+            order[its],
+        )
+
+
+def reference_picture(splat):
+    """Colour and alpha ``(H, W, 4)``, and how far each pixel is from another cut-off."""
+    features = reference._colors(splat.darkened()).numpy()
+    out = np.empty((splat.camera.height, splat.camera.width, 4))
+    margin = np.empty(out.shape[:2])
+    for place, margin[place], begin, end, tau, its in met(splat):
+        out[place] = blended(begin, end, tau, features[its], splat.background.double().numpy())
     return out, margin
 
 

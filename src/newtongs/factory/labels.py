@@ -12,7 +12,8 @@ import numpy as np
 import numpy.typing as npt
 import torch
 
-from ..render.ewa_labels import NOTHING, Labels, pictures
+from ..render.ewa_labels import pictures
+from ..render.labels import NOTHING, Labels
 from ..render.video import to_bytes
 from ..scene.animation import Animation
 from ..scene.cameras import Camera

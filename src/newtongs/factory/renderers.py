@@ -1,6 +1,7 @@
 """What draws the pictures of films: ``ewa`` or ``steady`` on the CPU, or ``gsplat`` on a GPU.
 
-Labels are drawn by ``ewa`` whatever draws the pictures, so that they are the same bytes.
+On the CPU the labels are those of the picture, made while it is drawn. What gsplat draws has the
+labels of ``ewa``, byte for byte, since the two draw the same picture.
 """
 
 import os
@@ -15,8 +16,9 @@ import torch
 
 from ..errors import InputError
 from ..locks import alone
-from ..render import ewa_labels, render, render_frames
-from ..render.ewa_labels import Labels, labels_alone
+from ..render import ewa_labels, render, render_frames, steady_labels
+from ..render.ewa_labels import labels_alone
+from ..render.labels import Labels
 from ..render.rendering import Rendering
 from ..render.scenes import backend_for, placed
 from ..scene.cameras import Camera, orbit
@@ -30,7 +32,8 @@ Drawn: TypeAlias = Callable[..., Iterator[tuple[Rendering, Labels]]]
 # Of a card, for a task on a cluster: eight share one, since a worker simulates, labels and encodes
 # on its core for most of the time.
 GPU_SHARE = 1 / 8
-ON_CPU: tuple[Renderer, ...] = ("ewa", "steady")
+# One pass for both pictures and labels.
+ON_CPU: dict[Renderer, Drawn] = {"ewa": ewa_labels.pictures, "steady": steady_labels.pictures}
 
 
 def gpu_share(renderer: Renderer) -> float:
@@ -40,8 +43,8 @@ def gpu_share(renderer: Renderer) -> float:
 
 def pictures_by(renderer: Renderer) -> Drawn:
     """What draws and labels; a renderer that cannot draw in this process is refused."""
-    if renderer == "ewa":
-        return ewa_labels.pictures  # one pass for both
+    if renderer in ON_CPU:
+        return ON_CPU[renderer]
     try_out(renderer)
     return partial(drawn_apart, renderer)
 

@@ -131,8 +131,9 @@ class Spec:
     rgb: Rgb = "mp4"
     """mp4, or lossless webp."""
     renderer: Renderer = "ewa"
-    """ewa or steady, on the CPU, or gsplat, on CUDA; ewa draws the labels in all cases. There is no
-    "auto": the bytes of a film may not hang on the machine that makes it."""
+    """ewa or steady, on the CPU, or gsplat, on CUDA. The first two label what they draw, gsplat's
+    pictures have the labels of ewa. There is no "auto": the bytes of a film may not hang on the
+    machine that makes it."""
     tries: int = 8
     """How often a film is drawn anew before its number is given up."""
     least_seen: float = 0.34

@@ -15,7 +15,7 @@ remove the ``__pycache__`` beside it.
 """
 
 from collections.abc import Iterator, Sequence
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 import torch
@@ -72,30 +72,13 @@ from .ewa_tiles import (
     bin_strips,
     bin_tiles,
 )  # fmt: skip
+from .labels import Labels, decide
 from .prepare import prepare
 from .rendering import Rendering
 
-NOTHING = -1  # slot of a pixel that shows the background colour
 NO_INDICES = np.empty(0, np.int32)
 NO_FACTORS = np.empty(0, np.float32)
-
-
-class Labels(NamedTuple):
-    """One picture's, each ``(H, W)``."""
-
-    slot: Any
-    """int16: which slot is seen, or -1."""
-    depth: Array
-    """Of the surface, along the camera's axis, in scene units; 0 where nothing is seen."""
-    share: Array
-    """Part of the pixel's light, 0 to 1: of an object that which comes from it; of the rest, or of
-    nothing, all that does not come from objects, since neither of the two moves."""
-
-    @classmethod
-    def empty(cls, camera: Camera) -> "Labels":
-        """Not filled yet."""
-        size = camera.height, camera.width
-        return cls(np.empty(size, np.int16), np.empty(size, np.float32), np.empty(size, np.float32))
+PLANE = np.uint64(TILE * TILE)  # pixels of a tile, of one slot
 
 
 def pictures(
@@ -188,7 +171,7 @@ class LabelledFilm(Film):
         behind = self.records[self.still : self.still + moving]
         start, members = bin_strips(behind, len(self.lists))
         members += self.still
-        self.labels = Labels(*(x.copy() for x in self.still_labels))
+        self.labels = self.still_labels.copy()
         self._label(self.labels, members, start, False)
 
     def _label(self, out: Labels, members: Indices, start: Any, everywhere: bool) -> None:
@@ -306,7 +289,7 @@ def _add(
     closed: int,
 ) -> None:
     """One Gaussian, in the blocks that its box touches, see ``ewa_tiles._splat``."""
-    first = np.uint64(slot) * np.uint64(TILE * TILE)
+    first = np.uint64(slot) * PLANE
     hx, hy = (
         np.float32(x0 - records[n, IX]) + records[n, HX],
         np.float32(y0 - records[n, IY]) + records[n, HY],
@@ -393,21 +376,12 @@ def _decide(
     z: Array,
     share: Array,
 ) -> None:
-    """The slot with the largest weight in each pixel of a tile; the first of equal ones."""
+    """What each pixel of a tile shows."""
     for y in range(min(TILE, slot.shape[0] - y0)):
         for x in range(min(TILE, slot.shape[1] - x0)):
             k = _place(x, y)
-            best, most, moving = NOTHING, abs(light[k]), ZERO
-            at = k
-            for s in range(objects + 1):
-                here = k + np.uint64(s) * np.uint64(TILE * TILE)
-                if s < objects:
-                    moving += weight[here]
-                if weight[here] > most:
-                    best, most, at = s, weight[here], here
-            slot[y0 + y, x0 + x] = best
-            share[y0 + y, x0 + x] = most if 0 <= best < objects else ONE - moving
-            z[y0 + y, x0 + x] = depth[at] / most if best >= 0 else ZERO
+            best, far, part = decide(objects, abs(light[k]), weight, depth, k, PLANE)
+            slot[y0 + y, x0 + x], z[y0 + y, x0 + x], share[y0 + y, x0 + x] = best, far, part
 
 
 @compiled()

@@ -61,13 +61,24 @@ def everywhere(camera: Camera) -> Any:
 
 
 def draw_tiles(
-    layer: Layer, lines: Any, background: Array, wanted: Any, pixels: Array, share: Share
+    layer: Layer,
+    lines: Any,
+    background: Array,
+    wanted: Any,
+    pixels: Array,
+    share: Share,
+    naming: steady_tiles.Naming | None = None,
 ) -> None:
-    """Draw the tiles of a mask into ``pixels (H, W, 5)``: red, green, blue, depth, alpha."""
+    """Draw the tiles of a mask into ``pixels (H, W, 5)``: red, green, blue, depth, alpha.
+
+    And into ``naming`` their labels, if it is given.
+    """
     start, members = bin_strips(layer.records, len(wanted))
-    share(
-        lambda s: steady_tiles.draw_strip(
-            layer.records, lines, members[start[s] : start[s + 1]], s, wanted[s], background, pixels
-        ),
-        range(len(wanted)),
-    )
+
+    def draw_strip(s: int) -> None:
+        its = members[start[s] : start[s + 1]]
+        steady_tiles.draw_strip(
+            layer.records, lines, its, s, wanted[s], background, pixels, naming
+        )  # fmt: skip
+
+    share(draw_strip, range(len(wanted)))

@@ -14,10 +14,11 @@ from ..scene import Camera
 from ..scene.frames import AnimatedScene, Frame
 from ..threads import Share, sharing
 from . import ewa, steady
-from .ewa_records import Array
+from .ewa_records import Array, Layer
 from .ewa_tiles import TILE, bin_strips, bin_tiles
 from .prepare import prepare
 from .rendering import Rendering
+from .steady_tiles import Naming
 
 
 def pictures(scenes: AnimatedScene, camera: Camera, background: Any) -> Iterator[Rendering]:
@@ -54,9 +55,14 @@ class Film:
             changing = changing | (ewa.array(frame.shade) != 1)
         now = touched(layer.records[changing[layer.rows]], self.camera)
         pixels, background = self.pixels.copy(), ewa.array(splat.background)
-        steady.draw_tiles(layer, lines, background, self.touched | now, pixels, self.share)
+        naming = self.naming(layer)
+        steady.draw_tiles(layer, lines, background, self.touched | now, pixels, self.share, naming)
         self.pixels, self.touched = pixels, now
         return pixels.copy()
+
+    def naming(self, layer: Layer) -> Naming | None:
+        """What the frame's labels need, if it is to have any."""
+        return None
 
 
 def touched(records: Array, camera: Camera) -> Any:

@@ -36,7 +36,8 @@ from .ewa_records import (
     compiled,
 )  # fmt: skip
 from .ewa_tiles import BLOCK_X, BLOCK_Y, MARGIN, TILE, bin_tiles
-from .footprint import ALPHA_CAP, T_MIN
+from .footprint import ALPHA_CAP, NEAR, T_MIN
+from .labels import decide
 
 # Columns of a Gaussian's line: by what part its depth changes with x and y, at its centre, and half
 # its interval.
@@ -53,6 +54,7 @@ GRAZING = 0.1
 LN2 = math.log(2)
 OPAQUE = -math.log(T_MIN)  # optical depth behind which nothing is seen
 FIRST_LOOK = 16  # Gaussians of a pixel before the first look at whether it is opaque already
+THIN = 1e-3  # optical depth of a segment whose light comes from all of it alike, nearly
 RUN = 12  # keys that insertion sorts faster than merging does
 
 
@@ -68,6 +70,26 @@ class Room(NamedTuple):
     end: npt.NDArray[np.float64]  # (n,)
     order: Indices  # (n,): as they begin
     open: Indices  # (n,): those that have begun and not ended, the next to end last
+
+
+class Naming(NamedTuple):
+    """What the labels of a picture need, and where they are written."""
+
+    slots: Any  # (n,) int16: slot of each record
+    objects: int
+    slot: Any  # this and the next two as in Labels
+    z: Array
+    share: Array
+
+
+class Slate(NamedTuple):
+    """The same with room for a pixel. Not in ``Room``: pictures without labels would be slower."""
+
+    naming: Naming
+    lit: npt.NDArray[np.float64]  # (n,): integral of the transmittance over each interval
+    far: npt.NDArray[np.float64]  # (n,): integral of the transmittance times the depth
+    weight: npt.NDArray[np.float64]  # (slots,): part of the pixel's light
+    depth: npt.NDArray[np.float64]  # (slots,): sum of depths by weight
 
 
 @compiled()
@@ -170,14 +192,76 @@ def _opened(room: Room, k: int, count: int) -> None:
     room.open[at] = k
 
 
+@compiled()
+def _middle(density: float, length: float, light: float, left: float) -> float:
+    """How far into a segment its light comes from, in the mean.
+
+    ``light`` enters it and ``left`` leaves it. Where next to nothing is lost the formula cancels.
+    """
+    tau = density * length
+    if tau < THIN:
+        return length * (0.5 - tau / 12)
+    return 1 / density - length * left / (light - left)
+
+
+@compiled()
+def _name(
+    room: Room,
+    slate: Slate,
+    begun: int,
+    count: int,
+    passed: float,
+    moment: float,
+    light: float,
+    y: int,
+    x: int,
+) -> None:
+    """Label a pixel after its walk, which ended with ``count`` intervals open.
+
+    In a segment a Gaussian has the part of the light that its density is of the whole. Over its
+    interval that is its density times the integral of the transmittance.
+
+    Depth is where the light comes from and not the middles of the intervals, which are those that
+    ``ewa`` takes. Flow is linear in depth, so that the mean depth of a pixel's light has the mean
+    flow of its light, and that carries pictures better (0.2 to 1.8 dB in six views of the factory).
+    The factory's ball is not opaque at once: middles lie 1.5 percent of its radius below its skin,
+    and this 0.1. Of a thick Gaussian that is opaque, it is the front.
+    """
+    naming, lit, far, weight, depth = slate
+    for j in range(count):
+        k = room.open[j]
+        lit[k], far[k] = passed - lit[k], moment - far[k]
+    weight[:], depth[:] = 0.0, 0.0
+    for j in range(begun):
+        k = room.order[j]
+        slot, density = naming.slots[room.met[k]], room.density[k]
+        weight[slot] += density * lit[k]
+        depth[slot] += density * far[k]
+    best, z, share = decide(naming.objects, light, weight, depth, 0, 1)
+    if best >= 0:
+        z = max(z, NEAR)  # what surrounds the camera begins behind it
+    naming.slot[y, x], naming.z[y, x], naming.share[y, x] = best, z, share
+
+
 @compiled("contract")
 def _walk(
-    records: Array, met: int, room: Room, background: Array, out: Array, y: int, x: int
+    records: Array,
+    met: int,
+    room: Room,
+    background: Array,
+    out: Array,
+    y: int,
+    x: int,
+    slate: Slate | None,
 ) -> None:
-    """Add up the segments between the ends: red, green, blue, depth and alpha of a pixel."""
+    """Add up the segments between the ends: red, green, blue, depth and alpha of a pixel.
+
+    Without ``slate`` the compiler leaves out what labels need.
+    """
     light, density, at, begun, count = 1.0, 0.0, 0.0, 0, 0
     r, g, b, z = 0.0, 0.0, 0.0, 0.0  # of what is here, times its density
     red, green, blue, depth = 0.0, 0.0, 0.0, 0.0
+    passed, moment = 0.0, 0.0  # integrals of the transmittance up to here, and of it times depth
     while begun < met or count:
         k = room.order[begun] if begun < met else room.open[count - 1]
         begins = begun < met
@@ -188,10 +272,16 @@ def _walk(
             left = light * math.exp(-density * (to - at))
             w = (light - left) / density
             red, green, blue, depth = red + w * r, green + w * g, blue + w * b, depth + w * z
+            if slate is not None:
+                passed += w
+                moment += w * (at + _middle(density, to - at, light, left))
             light = left
             if light < T_MIN:
                 break
         at, n, change = to, room.met[k], room.density[k]
+        if slate is not None:
+            slate.lit[k] = passed if begins else passed - slate.lit[k]
+            slate.far[k] = moment if begins else moment - slate.far[k]
         if begins:
             _opened(room, k, count)
             begun, count = begun + 1, count + 1
@@ -211,6 +301,8 @@ def _walk(
     out[y, x, 2] = blue + light * background[2]
     out[y, x, 3] = depth / (1 - light) if light < 1 else 0.0
     out[y, x, 4] = 1 - light
+    if slate is not None:
+        _name(room, slate, begun, count, passed, moment, light, y, x)
 
 
 # --- strips ---------------------------------------------------------------------------------------
@@ -251,6 +343,7 @@ def _draw_block(
     room: Room,
     background: Array,
     out: Array,
+    slate: Slate | None,
 ) -> None:
     count = _touching(records, lines, its, x0, y0, room.block, room.front)
     sort(room.front, count, room.near, room.open)
@@ -258,7 +351,7 @@ def _draw_block(
         for x in range(x0, min(x0 + BLOCK_X, out.shape[1])):
             met = _meet(records, lines, count, x, y, room)
             sort(room.begin, met, room.order, room.open)
-            _walk(records, met, room, background, out, y, x)
+            _walk(records, met, room, background, out, y, x, slate)
 
 
 @compiled()
@@ -270,8 +363,12 @@ def draw_strip(
     wanted: Any,
     background: Array,
     out: Array,
+    naming: Naming | None,
 ) -> None:
-    """Draw the ``wanted (tiles,)`` tiles of a strip, whose Gaussians are ``members``."""
+    """Draw the ``wanted (tiles,)`` tiles of a strip, whose Gaussians are ``members``.
+
+    With ``naming`` they are labelled too.
+    """
     y0, tiles = strip * TILE, -(-out.shape[1] // TILE)
     start, filled = bin_tiles(records, members, y0, tiles)
     longest = 0
@@ -283,10 +380,17 @@ def draw_strip(
         np.empty(longest, i32), np.empty(longest, f64), np.empty(longest, f64),
         np.empty(longest, f64), np.empty(longest, i32), np.empty(longest, i32),
     )  # fmt: skip
+    slate = None
+    if naming is not None:
+        slots = naming.objects + 1
+        slate = Slate(
+            naming, np.empty(longest, f64), np.empty(longest, f64), np.empty(slots, f64),
+            np.empty(slots, f64),
+        )  # fmt: skip
     for t in range(tiles):
         if not wanted[t]:
             continue
         its = filled[start[t] : start[t + 1]]
         for y in range(y0, min(y0 + TILE, out.shape[0]), BLOCK_Y):
             for x in range(t * TILE, min((t + 1) * TILE, out.shape[1]), BLOCK_X):
-                _draw_block(records, lines, its, x, y, room, background, out)
+                _draw_block(records, lines, its, x, y, room, background, out, slate)
