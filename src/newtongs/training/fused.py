@@ -8,7 +8,7 @@ from torch import Tensor
 
 from ..dynamics import GaussianNND
 from ..dynamics.backends.ahead import compiled_ahead
-from ..dynamics.backends.triton_rollout import FusedRollout
+from ..dynamics.backends.triton_rollout import ROWS_ALIGNED, FusedRollout
 from ..dynamics.rollout import intervals, substeps
 from ..dynamics.solvers import SCHEMES
 from ..ranks import Ranks
@@ -62,8 +62,8 @@ class FusedUpdate:
         if self.micro_batch is None:
             free, _ = torch.cuda.mem_get_info(target.device)
             most = max(1, int(0.85 * free / (self._frame_bytes() * target.shape[1])))
-            pieces = -(-len(target) // most)
-            self.micro_batch = -(-len(target) // pieces)
+            rows = -(-len(target) // -(-len(target) // most))
+            self.micro_batch = -(-rows // ROWS_ALIGNED) * ROWS_ALIGNED
         return self.micro_batch
 
     def _frame_bytes(self) -> float:

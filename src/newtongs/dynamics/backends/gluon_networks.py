@@ -26,6 +26,9 @@ from triton.experimental.gluon.language.nvidia.hopper import (
     warpgroup_mma_wait,
 )
 
+# A program's groups of warps, and the rows of each: those of one product of four warps.
+GROUPS, ROWS = 2, 64
+
 # Later versions of Triton than 3.6 gave them other names.
 barrier = gl.barrier if hasattr(gl, "barrier") else gl.thread_barrier
 load = tma.async_load if hasattr(tma, "async_load") else tma.async_copy_global_to_shared
@@ -127,11 +130,11 @@ def _narrow_product(x_hi, x_lo, w_hi, w_lo, CHUNK: gl.constexpr, layout: gl.cons
 def _copy_rows(weights, ring_hi, ring_lo, ready, g, CHUNKS: gl.constexpr, RING: gl.constexpr):
     """Begin to fill the buffer of the ``g``-th block of rows, counted through all turns."""
     hi, lo = weights
-    at = g % RING
+    slot = g % RING
     row = (g % CHUNKS) * hi.block_type.shape[0]
-    mbarrier.expect(ready.index(at), hi.block_type.nbytes + lo.block_type.nbytes)
-    load(hi, [row, 0], ready.index(at), ring_hi.index(at))
-    load(lo, [row, 0], ready.index(at), ring_lo.index(at))
+    mbarrier.expect(ready.index(slot), hi.block_type.nbytes + lo.block_type.nbytes)
+    load(hi, [row, 0], ready.index(slot), ring_hi.index(slot))
+    load(lo, [row, 0], ready.index(slot), ring_lo.index(slot))
 
 
 @gluon.jit
@@ -173,15 +176,15 @@ def _forward_rows(
         h_hi, h_lo = _activated(a1, to_wide)
         for i in range(CHUNKS):
             # The next units are activated while the present ones are multiplied.
-            g, next = turn * CHUNKS + i, (i + 1) % CHUNKS
-            at = g % RING
+            g, ahead = turn * CHUNKS + i, (i + 1) % CHUNKS
+            slot = g % RING
             a1 = _narrow_product(
-                x_hi, x_lo, first_hi.index(next), first_lo.index(next), CHUNK, part
+                x_hi, x_lo, first_hi.index(ahead), first_lo.index(ahead), CHUNK, part
             )
-            mbarrier.wait(ready.index(at), (g // RING) & 1)
-            a2 = warpgroup_mma(h_hi, ring_hi.index(at), a2, is_async=True)
-            a2 = warpgroup_mma(h_lo, ring_hi.index(at), a2, is_async=True)
-            a2 = warpgroup_mma(h_hi, ring_lo.index(at), a2, is_async=True)
+            mbarrier.wait(ready.index(slot), (g // RING) & 1)
+            a2 = warpgroup_mma(h_hi, ring_hi.index(slot), a2, is_async=True)
+            a2 = warpgroup_mma(h_lo, ring_hi.index(slot), a2, is_async=True)
+            a2 = warpgroup_mma(h_hi, ring_lo.index(slot), a2, is_async=True)
             if GROUP == 0:  # noqa: SIM102 (decided when compiled, the other when run)
                 if (g >= 1) & (g + RING - 1 < turns * CHUNKS):
                     mbarrier.wait(empty.index((g - 1) % RING), ((g - 1) // RING) & 1)
@@ -189,7 +192,7 @@ def _forward_rows(
             a1, x_hi, x_lo = warpgroup_mma_wait(3, deps=(a1, x_hi, x_lo))
             next_hi, next_lo = _activated(a1, to_wide)
             a2, h_hi, h_lo = warpgroup_mma_wait(0, deps=(a2, h_hi, h_lo))
-            mbarrier.arrive(empty.index(at), count=1)
+            mbarrier.arrive(empty.index(slot), count=1)
             h_hi, h_lo = next_hi, next_lo
         if SAVE:
             tma.store_wait(0)
@@ -282,10 +285,11 @@ def _sums_at(pointer, group, HIDDEN: gl.constexpr, CHUNK: gl.constexpr, layout: 
 
 
 @gluon.jit
-def _through_units(g1, a1, gx, w1_sum, w1, h1_s, d1_s, x_s, layout: gl.constexpr):
+def _through_units(g1, a1, gx, w1_sum, w1, h1_s, d1_s, factor, layout: gl.constexpr):
     """Back through some units of the first layer, whose activations are left in ``h1_s``.
 
-    The products with W1 and with the inputs, of which the high halves are enough, have begun.
+    The products with W1 and with the inputs, ``factor``, have begun; high halves are enough. There
+    are as many units as a product has rows, since W1's gradient is one of ``d1`` transposed.
     """
     s = _sigmoid(a1)
     h1 = a1 * s
@@ -296,7 +300,7 @@ def _through_units(g1, a1, gx, w1_sum, w1, h1_s, d1_s, x_s, layout: gl.constexpr
     barrier()
     d1 = gl.convert_layout(d1, layout)
     gx = warpgroup_mma(d1, w1.permute((1, 0)), gx, is_async=True)
-    w1_sum = warpgroup_mma(d1_s.permute((1, 0)), x_s, w1_sum, is_async=True)
+    w1_sum = warpgroup_mma(d1_s.permute((1, 0)), factor, w1_sum, is_async=True)
     return gx, w1_sum, d1
 
 
@@ -306,7 +310,7 @@ def _bottom_rows(
     CHUNK: gl.constexpr, RING: gl.constexpr,
 ):  # fmt: skip
     """One group's blocks of rows."""
-    x, d2, gx_ptr, n, scale, w2t, h1, w1_sums = given
+    x, d2, gx_ptr, n, scale, w2t, h1_out, w1_sums = given
     first_hi, first_lo, ring, d2_tiles, h1_tiles, d1_tiles, x_tiles, x_halves = buffers
     here, loaded, ready, empty = signals
     CHUNKS: gl.constexpr = HIDDEN // CHUNK
@@ -356,7 +360,7 @@ def _bottom_rows(
             gx, w1_sum, d1 = _through_units(
                 g1, a1, gx, w1_sum, first_hi.index(i), h1_s, d1_s, hi_s, to_narrow
             )
-            store(h1, [first, i * CHUNK], h1_s)
+            store(h1_out, [first, i * CHUNK], h1_s)
             if GROUP == 0:  # noqa: SIM102 (decided when compiled, the other when run)
                 if g + RING < turns * CHUNKS:
                     mbarrier.wait(empty.index(slot), phase)
@@ -377,6 +381,7 @@ def two_layer_backward_bottom(
 
     Sums: W1's gradient and, in the last column, its bias's: (groups, HIDDEN, 32).
     """
+    gl.static_assert(CHUNK == 64)
     half: gl.constexpr = gl.float16
     CHUNKS: gl.constexpr = HIDDEN // CHUNK
     first_hi = gl.allocate_shared_memory(half, [CHUNKS, 32, CHUNK], w1_hi.layout)
@@ -495,6 +500,7 @@ def one_layer_backward(
     Sums: W1's gradient with its bias's (groups, HIDDEN, 32), W2's (groups, 16, HIDDEN), its bias's
     (groups, 16).
     """
+    gl.static_assert(CHUNK == 64)
     half: gl.constexpr = gl.float16
     CHUNKS: gl.constexpr = HIDDEN // CHUNK
     first_hi = gl.allocate_shared_memory(half, [CHUNKS, 32, CHUNK], w1_hi.layout)

@@ -15,9 +15,9 @@ from ...state import DIM
 from ...types import StateTensor
 from . import gluon_networks as kernels
 from .ahead import launch
+from .gluon_networks import GROUPS, ROWS
 from .triton_rollout import INPUTS, OUTPUTS, FusedNetwork, halves, multiprocessors, padded
 
-GROUPS, ROWS = 2, 64  # of a program, each with a block of rows
 # Hidden units at a time, and how many of the second layer's blocks a program holds: as many as
 # shared memory has room for.
 FORWARD = {"CHUNK": 32, "RING": 3}
@@ -33,12 +33,7 @@ def blocks(matrix: Tensor, *shape: int) -> TensorDescriptor:
 
 
 class HopperNetwork(FusedNetwork):
-    """A residual network, see :class:`FusedNetwork`."""
-
-    @staticmethod
-    def serves(device: torch.device, rows: int, passes: int) -> bool:
-        """Rows of a state's channels must start at 16 bytes, or the card cannot copy its blocks."""
-        return torch.cuda.get_device_capability(device) == (9, 0) and rows % 4 == 0 and passes == 3
+    """A residual network of a multiple of four rows, see :class:`FusedNetwork`; three passes."""
 
     @torch.no_grad()
     def prepare(self) -> None:
@@ -78,7 +73,7 @@ class HopperNetwork(FusedNetwork):
         launch(kernels.two_layer_backward_bottom, self._grid)(
             self._inputs(x), blocks(d2, ROWS, self.hidden), gx, self.rows, self.scale,
             *self._columns(self.w1_with_bias, chunk), blocks(self.w2t, self.hidden, chunk),
-            blocks(h1, ROWS, chunk), self._sums()["w1"], STATE=DIM, HIDDEN=self.hidden,
+            blocks(h1[: self.rows], ROWS, chunk), self._sums()["w1"], STATE=DIM, HIDDEN=self.hidden,
             num_warps=4, **BOTTOM,
         )  # fmt: skip
 

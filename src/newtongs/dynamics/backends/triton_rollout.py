@@ -10,7 +10,6 @@ import math
 import os
 from dataclasses import dataclass, field
 from functools import cache, partial
-from importlib.util import find_spec
 from typing import Any
 
 import torch
@@ -28,6 +27,9 @@ from .ahead import launch
 INPUTS, OUTPUTS = 32, 16  # state and network outputs, padded to what tensor cores take
 SLABS = 32  # pieces a weight-gradient product is cut into, so that it fills the GPU
 ROWS = 128  # objects a physics kernel's block handles
+ROWS_ALIGNED = (
+    4  # Hopper cards copy blocks of a state whose channels start at multiples of 16 bytes
+)
 
 
 @dataclass(frozen=True)
@@ -270,13 +272,15 @@ def _added(total: Tensor | None, more: Tensor) -> Tensor:
 
 
 def _network_for(device: torch.device, rows: int, passes: int) -> type[FusedNetwork]:
-    """With kernels for the card at hand, where there are such."""
-    if nvidia(device) and find_spec("triton.experimental.gluon"):
+    """The class with the fastest kernels for this card."""
+    hopper = nvidia(device) and torch.cuda.get_device_capability(device) == (9, 0)
+    if not hopper or passes != 3 or rows == 0 or rows % ROWS_ALIGNED:
+        return FusedNetwork
+    try:  # Gluon is new, and its names change from one version of Triton to the next
         from .hopper_network import HopperNetwork
-
-        if HopperNetwork.serves(device, rows, passes):
-            return HopperNetwork
-    return FusedNetwork
+    except (ImportError, AttributeError):
+        return FusedNetwork
+    return HopperNetwork
 
 
 @dataclass
