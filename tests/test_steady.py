@@ -104,6 +104,23 @@ def test_steady_is_the_reference(kind):
     assert error.max() < 2e-2
 
 
+@pytest.mark.parametrize(
+    ("ahead", "wide", "size", "faint"), [(0.011, 0.0011, 1e5, 0.004), (1.0, 0.1, 1e10, 0.02)]
+)
+def test_a_thin_gaussian_leaves_what_surrounds_it_alone(ahead, wide, size, faint):
+    """Its density is more than 1e16 times that of the other: a sum of the two loses the other."""
+    scene = GaussianScene.make(
+        means=[[0.0, 0, 4 - ahead], [0, 0, 0]], scales=[[wide, wide, 1e-9], [size, size, size]],
+        opacities=[0.9999, faint], colors=[[1.0, 0, 0], [0, 0, 1.0]],
+    )  # fmt: skip
+    expected, margin = reference_picture(prepare(scene, FRONT, SKY))
+    picture = render(scene, FRONT, backend="steady", background=SKY)
+    found = torch.cat([picture.color, picture.alpha[..., None]], -1).numpy()
+    assert np.isfinite(found).all()
+    assert picture.depth.isfinite().all()
+    assert np.abs(found - expected)[margin > 1e-4].max() < 1.2 * T_MIN
+
+
 @pytest.mark.parametrize("n", [0, 1, 12, 13, 24, 25, 100, 1000])
 def test_sorting_is_stable(n):
     keys = np.random.default_rng(n).integers(0, max(n // 3, 1), n).astype(float)

@@ -55,6 +55,7 @@ LN2 = math.log(2)
 OPAQUE = -math.log(T_MIN)  # optical depth behind which nothing is seen
 FIRST_LOOK = 16  # Gaussians of a pixel before the first look at whether it is opaque already
 THIN = 1e-3  # optical depth of a segment whose light comes from all of it alike, nearly
+LOST = 1e-9  # of the largest density in a sum: less than this is mostly its rounding
 RUN = 12  # keys that insertion sorts faster than merging does
 
 
@@ -193,6 +194,19 @@ def _opened(room: Room, k: int, count: int) -> None:
 
 
 @compiled()
+def _summed(records: Array, room: Room, count: int) -> tuple[float, float, float, float, float]:
+    """Density of what is open, and its colour and depth times that, added up anew."""
+    density, r, g, b, z = 0.0, 0.0, 0.0, 0.0, 0.0
+    for j in range(count):
+        k = room.open[j]
+        n, its = room.met[k], room.density[k]
+        density += its
+        r, g, b = r + its * records[n, RED], g + its * records[n, GREEN], b + its * records[n, BLUE]
+        z += its * records[n, DEPTH]
+    return density, r, g, b, z
+
+
+@compiled()
 def _middle(density: float, length: float, light: float, left: float) -> float:
     """How far into a segment its light comes from, in the mean.
 
@@ -259,6 +273,7 @@ def _walk(
     Without ``slate`` the compiler leaves out what labels need.
     """
     light, density, at, begun, count = 1.0, 0.0, 0.0, 0, 0
+    most = 0.0  # density since the sums were added up anew
     r, g, b, z = 0.0, 0.0, 0.0, 0.0  # of what is here, times its density
     red, green, blue, depth = 0.0, 0.0, 0.0, 0.0
     passed, moment = 0.0, 0.0  # integrals of the transmittance up to here, and of it times depth
@@ -294,8 +309,10 @@ def _walk(
             b + change * records[n, BLUE],
             z + change * records[n, DEPTH],
         )
-        if not count:  # what rounding has left would add up
-            density, r, g, b, z = 0.0, 0.0, 0.0, 0.0, 0.0
+        most = max(most, density)
+        if density < LOST * most or not count:  # what rounding has left would add up
+            density, r, g, b, z = _summed(records, room, count)
+            most = density
     out[y, x, 0] = red + light * background[0]
     out[y, x, 1] = green + light * background[1]
     out[y, x, 2] = blue + light * background[2]
