@@ -104,15 +104,20 @@ def test_steady_is_the_reference(kind):
     assert error.max() < 2e-2
 
 
-@pytest.mark.parametrize(
-    ("ahead", "wide", "size", "faint"), [(0.011, 0.0011, 1e5, 0.004), (1.0, 0.1, 1e10, 0.02)]
-)
-def test_a_thin_gaussian_leaves_what_surrounds_it_alone(ahead, wide, size, faint):
-    """Its density is more than 1e16 times that of the other: a sum of the two loses the other."""
-    scene = GaussianScene.make(
+def thin_in_wide(ahead, wide, size, opacity):
+    """A thin disc, in a ball so large that a sum of their densities loses the ball's."""
+    return GaussianScene.make(
         means=[[0.0, 0, 4 - ahead], [0, 0, 0]], scales=[[wide, wide, 1e-9], [size, size, size]],
-        opacities=[0.9999, faint], colors=[[1.0, 0, 0], [0, 0, 1.0]],
+        opacities=[0.9999, opacity], colors=[[1.0, 0, 0], [0, 0, 1.0]],
     )  # fmt: skip
+
+
+THIN_IN_WIDE = [(0.011, 0.0011, 1e5, 0.004), (1.0, 0.1, 1e10, 0.02)]
+
+
+@pytest.mark.parametrize("sizes", THIN_IN_WIDE)
+def test_a_thin_gaussian_leaves_what_surrounds_it_alone(sizes):
+    scene = thin_in_wide(*sizes)
     expected, margin = reference_picture(prepare(scene, FRONT, SKY))
     picture = render(scene, FRONT, backend="steady", background=SKY)
     found = torch.cat([picture.color, picture.alpha[..., None]], -1).numpy()

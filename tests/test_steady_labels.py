@@ -7,7 +7,7 @@ import pytest
 import torch
 from test_film import cloud, through
 from test_render import SCENES, SKY
-from test_steady import SMALL, met, shadow
+from test_steady import FRONT, SMALL, THIN_IN_WIDE, met, shadow, thin_in_wide
 
 from newtongs import rotations
 from newtongs.render.footprint import NEAR, T_MIN
@@ -83,6 +83,18 @@ def test_labels_are_those_of_the_reference(kind):
     assert np.array_equal(labels.slot[sure], slot[sure])
     assert np.abs(labels.share - share)[sure].max() < 1.2 * T_MIN
     assert np.allclose(labels.depth[sure], depth[sure], rtol=20 * T_MIN, atol=5 * T_MIN)
+
+
+@pytest.mark.parametrize("sizes", THIN_IN_WIDE)
+def test_a_thin_gaussian_in_a_wide_one_is_seen(sizes):
+    """It is too short to change the integral of the light up to it."""
+    scene, slots = thin_in_wide(*sizes), np.array([0, 1], np.int16)
+    slot, depth, share, lead = reference_labels(prepare(scene, FRONT, SKY), slots)
+    labels, sure = labelled(scene, FRONT, slots), lead > 1e-3
+    assert {*np.unique(slot)} == {NOTHING, 0}
+    assert np.array_equal(labels.slot[sure], slot[sure])
+    assert np.abs(labels.share - share)[sure].max() < 1.2 * T_MIN
+    assert np.allclose(labels.depth[sure], depth[sure], rtol=20 * T_MIN)
 
 
 # --- known shapes ---------------------------------------------------------------------------------

@@ -55,7 +55,7 @@ LN2 = math.log(2)
 OPAQUE = -math.log(T_MIN)  # optical depth behind which nothing is seen
 FIRST_LOOK = 16  # Gaussians of a pixel before the first look at whether it is opaque already
 THIN = 1e-3  # optical depth of a segment whose light comes from all of it alike, nearly
-LOST = 1e-9  # of the largest density in a sum: less than this is mostly its rounding
+LOST = 1e-9  # part of a sum, or of its largest value so far, that rounding may have spoilt
 RUN = 12  # keys that insertion sorts faster than merging does
 
 
@@ -219,6 +219,14 @@ def _middle(density: float, length: float, light: float, left: float) -> float:
 
 
 @compiled()
+def _count_anew(room: Room, slate: Slate, count: int, passed: float, moment: float) -> None:
+    """Let the integrals begin with 0 here, for an interval that is too short to change them."""
+    for j in range(count):
+        slate.lit[room.open[j]] -= passed
+        slate.far[room.open[j]] -= moment
+
+
+@compiled()
 def _name(
     room: Room,
     slate: Slate,
@@ -295,6 +303,9 @@ def _walk(
                 break
         at, n, change = to, room.met[k], room.density[k]
         if slate is not None:
+            if begins and room.end[k] - room.begin[k] < LOST * passed:
+                _count_anew(room, slate, count, passed, moment)
+                passed, moment = 0.0, 0.0
             slate.lit[k] = passed if begins else passed - slate.lit[k]
             slate.far[k] = moment if begins else moment - slate.far[k]
         if begins:
