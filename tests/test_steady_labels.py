@@ -168,9 +168,13 @@ def same(a, b):
     return all(np.array_equal(x, y) for x, y in zip(a, b, strict=True))
 
 
-def film(frames, cameras):
+def labelled_frames(frames, cameras):
     slots = np.where(frames.scene.ids.numpy() == 0, 0, 1).astype(np.int16)
-    return list(steady_labels.pictures(frames, cameras, SKY, slots, 1))
+    return steady_labels.pictures(frames, cameras, SKY, slots, 1)
+
+
+def film(frames, cameras):
+    return list(labelled_frames(frames, cameras))
 
 
 def flying(shade=None):
@@ -208,6 +212,27 @@ def test_pictures_with_labels_are_those_without(moving):
     for a, (b, _) in zip(plain, film(flying(shadow), cameras), strict=True):
         for name in ("color", "depth", "alpha"):
             assert torch.equal(getattr(a, name), getattr(b, name))
+
+
+@pytest.mark.parametrize("count", [3, 6])
+def test_every_frame_needs_its_camera_and_every_camera_its_frame(count):
+    """As in films of ewa."""
+    cameras = (CAMERAS * 2)[:count]
+    with pytest.raises(ValueError, match="zip"):
+        film(flying(), cameras)
+
+
+@pytest.mark.parametrize("moving", [False, True])
+def test_labels_are_the_callers(moving):
+    """Who writes to them, or to a picture, does not change the next frame's."""
+    cameras = CAMERAS if moving else CAMERAS[0]
+    kept, frames = film(flying(), cameras), flying()
+    for (a, b), (c, d) in zip(kept, labelled_frames(frames, cameras), strict=True):
+        assert torch.equal(a.color, c.color)
+        assert same(b, d)
+        c.color[:] = 0
+        for x in d:
+            x[:] = 0
 
 
 def test_threads_do_not_change_the_labels():
