@@ -18,7 +18,7 @@ from newtongs.threads import one_thread, sharing
 
 pytest.importorskip("numba")
 from newtongs.factory.labels import Lens
-from newtongs.render import render_frames, steady, steady_labels
+from newtongs.render import render, render_frames, steady, steady_labels
 from newtongs.render.labels import NOTHING, Labels
 from newtongs.render.steady_tiles import Naming
 
@@ -83,6 +83,16 @@ def test_labels_are_those_of_the_reference(kind):
     assert np.array_equal(labels.slot[sure], slot[sure])
     assert np.abs(labels.share - share)[sure].max() < 1.2 * T_MIN
     assert np.allclose(labels.depth[sure], depth[sure], rtol=20 * T_MIN, atol=5 * T_MIN)
+
+
+@pytest.mark.parametrize("kind", SCENES)
+def test_depth_of_a_picture_is_that_of_its_labels(kind):
+    """Where all that is seen is one thing."""
+    scene = SCENES[kind]()
+    labels = labelled(scene, SMALL, np.zeros(len(scene), np.int16), 1)
+    picture, its = render(scene, SMALL, backend="steady", background=SKY), labels.slot == 0
+    assert its.any() or kind == "faint"
+    assert np.allclose(picture.depth.numpy()[its], labels.depth[its], rtol=1e-6)
 
 
 @pytest.mark.parametrize("sizes", THIN_IN_WIDE)

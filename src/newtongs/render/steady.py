@@ -8,6 +8,9 @@ mixed, as in the exact rendering of ellipsoids by Mai et al. (EVER, 2024). All o
 in where the Gaussians are. Intervals that are disjoint give ordinary blending, in the order of the
 ray and not of the centres: a large Gaussian of a floor no longer covers what stands on it.
 
+Depth is where the light comes from, in labels and pictures alike: of one Gaussian it lies in front
+of the centre, the more so the more opaque it is.
+
 Footprints, colours and cut-offs are those of ``ewa``, except that the last Gaussian of an opaque
 pixel is drawn. Needs the extra ``newtongs[fast]``.
 """

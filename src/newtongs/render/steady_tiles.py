@@ -194,16 +194,15 @@ def _opened(room: Room, k: int, count: int) -> None:
 
 
 @compiled()
-def _summed(records: Array, room: Room, count: int) -> tuple[float, float, float, float, float]:
-    """Density of what is open, and its colour and depth times that, added up anew."""
-    density, r, g, b, z = 0.0, 0.0, 0.0, 0.0, 0.0
+def _summed(records: Array, room: Room, count: int) -> tuple[float, float, float, float]:
+    """Density of what is open, and its colour times that, added up anew."""
+    density, r, g, b = 0.0, 0.0, 0.0, 0.0
     for j in range(count):
         k = room.open[j]
         n, its = room.met[k], room.density[k]
         density += its
         r, g, b = r + its * records[n, RED], g + its * records[n, GREEN], b + its * records[n, BLUE]
-        z += its * records[n, DEPTH]
-    return density, r, g, b, z
+    return density, r, g, b
 
 
 @compiled()
@@ -280,10 +279,12 @@ def _walk(
 
     Without ``slate`` the compiler leaves out what labels need.
     """
-    light, density, at, begun, count = 1.0, 0.0, 0.0, 0, 0
+    first = room.begin[room.order[0]] if met else 0.0
+    light, density, at, begun, count = 1.0, 0.0, first, 0, 0
     most = 0.0  # density since the sums were added up anew
-    r, g, b, z = 0.0, 0.0, 0.0, 0.0  # of what is here, times its density
-    red, green, blue, depth = 0.0, 0.0, 0.0, 0.0
+    r, g, b = 0.0, 0.0, 0.0  # of what is here, times its density
+    red, green, blue = 0.0, 0.0, 0.0
+    whole = 0.0  # integral of the transmittance from the first begin on
     passed, moment = 0.0, 0.0  # integrals of the transmittance up to here, and of it times depth
     while begun < met or count:
         k = room.order[begun] if begun < met else room.open[count - 1]
@@ -294,13 +295,15 @@ def _walk(
         if count and to > at:
             left = light * math.exp(-density * (to - at))
             w = (light - left) / density
-            red, green, blue, depth = red + w * r, green + w * g, blue + w * b, depth + w * z
+            red, green, blue, whole = red + w * r, green + w * g, blue + w * b, whole + w
             if slate is not None:
                 passed += w
                 moment += w * (at + _middle(density, to - at, light, left))
-            light = left
+            light, at = left, to
             if light < T_MIN:
                 break
+        elif not count:
+            whole += light * (to - at)
         at, n, change = to, room.met[k], room.density[k]
         if slate is not None:
             if begins and room.end[k] - room.begin[k] < LOST * passed:
@@ -314,20 +317,20 @@ def _walk(
         else:
             count, change = count - 1, -change
         density += change
-        r, g, b, z = (
+        r, g, b = (
             r + change * records[n, RED],
             g + change * records[n, GREEN],
             b + change * records[n, BLUE],
-            z + change * records[n, DEPTH],
         )
         most = max(most, density)
         if density < LOST * most or not count:  # what rounding has left would add up
-            density, r, g, b, z = _summed(records, room, count)
+            density, r, g, b = _summed(records, room, count)
             most = density
     out[y, x, 0] = red + light * background[0]
     out[y, x, 1] = green + light * background[1]
     out[y, x, 2] = blue + light * background[2]
-    out[y, x, 3] = depth / (1 - light) if light < 1 else 0.0
+    depth = first - light * at + whole  # of all light, by parts
+    out[y, x, 3] = max(depth / (1 - light), NEAR) if light < 1 else 0.0
     out[y, x, 4] = 1 - light
     if slate is not None:
         _name(room, slate, begun, count, passed, moment, light, y, x)
