@@ -33,8 +33,8 @@ def labelled(scene, camera, slots, objects=OBJECTS):
         layer, lines = steady.projected(splat, share)
         naming = Naming(slots[layer.rows], objects, *out)
         background = splat.background.numpy()
-        everywhere = steady.everywhere(camera)
-        steady.draw_tiles(layer, lines, background, everywhere, pixels, share, naming)
+        all_tiles = steady.all_tiles(camera)
+        steady.draw_tiles(layer, lines, background, all_tiles, pixels, share, naming)
     return out
 
 

@@ -12,7 +12,7 @@ Depth is where the light comes from, in labels and pictures alike: of one Gaussi
 of the centre, the more so the more opaque it is.
 
 Footprints, colours and cut-offs are those of ``ewa``, except that the last Gaussian of an opaque
-pixel is drawn. Needs the extra ``newtongs[fast]``.
+pixel is drawn. Needs numba.
 """
 
 from typing import Any
@@ -43,7 +43,7 @@ def draw(splat: Splat) -> Rendering:
     with sharing() as share:
         layer, lines = projected(splat, share)
         background = ewa.array(splat.background)
-        draw_tiles(layer, lines, background, everywhere(camera), pixels, share)
+        draw_tiles(layer, lines, background, all_tiles(camera), pixels, share)
     return ewa.rendering(pixels, splat.means.device)
 
 
@@ -58,7 +58,7 @@ def projected(splat: Splat, share: Share) -> tuple[Layer, Any]:
     return layer, lines
 
 
-def everywhere(camera: Camera) -> Any:
+def all_tiles(camera: Camera) -> Any:
     """Mask ``(strips, tiles)`` of all tiles of a picture."""
     return np.ones((-(-camera.height // TILE), -(-camera.width // TILE)), np.bool_)
 

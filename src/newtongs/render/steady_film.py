@@ -40,7 +40,7 @@ class Film:
         )  # fmt: skip
         self.moves = ~scenes.still.numpy()
         self.pixels = np.zeros((camera.height, camera.width, 5), np.float32)
-        self.touched = steady.everywhere(camera)
+        self.touched = steady.all_tiles(camera)
 
     @torch.no_grad()
     def draw(self, frame: Frame) -> Array:
@@ -73,7 +73,7 @@ def splat_of(scene: GaussianScene, frame: Frame, camera: Camera, background: Any
 
 def touched(records: Array, camera: Camera) -> Any:
     """Mask ``(strips, tiles)`` of the tiles that some Gaussians touch."""
-    out = steady.everywhere(camera)
+    out = steady.all_tiles(camera)
     start, members = bin_strips(records, len(out))
     for s, row in enumerate(out):
         its = members[start[s] : start[s + 1]]

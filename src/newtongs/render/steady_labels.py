@@ -56,8 +56,8 @@ def _drawn_whole(
     pixels = np.empty((camera.height, camera.width, 5), np.float32)
     labels = Labels.empty(camera)
     naming = Naming(slots[layer.rows], objects, *labels)
-    everywhere = steady.everywhere(camera)
-    steady.draw_tiles(layer, lines, ewa.array(splat.background), everywhere, pixels, share, naming)
+    all_tiles = steady.all_tiles(camera)
+    steady.draw_tiles(layer, lines, ewa.array(splat.background), all_tiles, pixels, share, naming)
     return ewa.rendering(pixels), labels
 
 

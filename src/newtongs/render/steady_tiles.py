@@ -79,7 +79,7 @@ class Naming(NamedTuple):
     slots: Any  # (n,) int16: slot of each record
     objects: int
     slot: Any  # this and the next two as in Labels
-    z: Array
+    depth: Array
     share: Array
 
 
@@ -261,7 +261,7 @@ def _name(
     best, z, share = decide(naming.objects, light, weight, depth, 0, 1)
     if best >= 0:
         z = max(z, NEAR)  # what surrounds the camera begins behind it
-    naming.slot[y, x], naming.z[y, x], naming.share[y, x] = best, z, share
+    naming.slot[y, x], naming.depth[y, x], naming.share[y, x] = best, z, share
 
 
 @compiled("contract")
