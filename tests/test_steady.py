@@ -15,10 +15,11 @@ from newtongs.render.footprint import ALPHA_CAP, ALPHA_MIN, EPS2D, T_MIN
 from newtongs.render.prepare import prepare
 from newtongs.scene import GaussianScene, join, orbit
 from newtongs.scene.cameras import look_at
-from newtongs.threads import one_thread
+from newtongs.threads import one_thread, sharing
 
 pytest.importorskip("numba")
 from newtongs.render import steady, steady_tiles
+from newtongs.render.ewa_records import Indices
 
 SMALL = orbit((0, 0, 0), radius=4, width=37, height=27)[0]  # no multiple of the tiles
 FRONT = look_at((0, 0, 4), (0, 0, 0), width=40, height=40)
@@ -102,6 +103,28 @@ def test_steady_is_the_reference(kind):
     assert clear.mean() > 0.95
     assert error[clear].max() < 1.2 * T_MIN
     assert error.max() < 2e-2
+
+
+def thin_in_wide(ahead, wide, size, opacity):
+    """A thin disc, in a ball so large that a sum of their densities loses the ball's."""
+    return GaussianScene.make(
+        means=[[0.0, 0, 4 - ahead], [0, 0, 0]], scales=[[wide, wide, 1e-9], [size, size, size]],
+        opacities=[0.9999, opacity], colors=[[1.0, 0, 0], [0, 0, 1.0]],
+    )  # fmt: skip
+
+
+THIN_IN_WIDE = [(0.011, 0.0011, 1e5, 0.004), (1.0, 0.1, 1e10, 0.02)]
+
+
+@pytest.mark.parametrize("sizes", THIN_IN_WIDE)
+def test_a_thin_gaussian_leaves_what_surrounds_it_alone(sizes):
+    scene = thin_in_wide(*sizes)
+    expected, margin = reference_picture(prepare(scene, FRONT, SKY))
+    picture = render(scene, FRONT, backend="steady", background=SKY)
+    found = torch.cat([picture.color, picture.alpha[..., None]], -1).numpy()
+    assert np.isfinite(found).all()
+    assert picture.depth.isfinite().all()
+    assert np.abs(found - expected)[margin > 1e-4].max() < 1.2 * T_MIN
 
 
 @pytest.mark.parametrize("n", [0, 1, 12, 13, 24, 25, 100, 1000])
@@ -209,6 +232,18 @@ def test_a_floor_does_not_cover_what_stands_on_it():
     assert seen["ewa"][1] > 0.9
 
 
+def looked_at(scene, x, y):
+    """Of the Gaussians of the block from a pixel on: how many there are, and how many it meets."""
+    with sharing() as share:
+        layer, lines = steady.projected(prepare(scene, FRONT, SKY), share)
+    n, kinds = len(layer.rows), steady_tiles.Room.__annotations__.values()
+    room = steady_tiles.Room(*(np.empty(n, np.int32 if k == Indices else float) for k in kinds))
+    its = np.arange(n, dtype=np.int32)
+    count = steady_tiles._touching(layer.records, lines, its, x, y, room.block, room.front)
+    steady_tiles.sort(room.front, count, room.near, room.open)
+    return count, steady_tiles._meet(layer.records, lines, count, x, y, room)
+
+
 def test_what_an_opaque_wall_hides_is_not_looked_at():
     """Which changes nothing: more than enough Gaussians for the first look, and many behind."""
     wall, behind = sheets(40, opacity=0.99), random_scene(300)
@@ -216,6 +251,8 @@ def test_what_an_opaque_wall_hides_is_not_looked_at():
     behind = behind.replace(means=0.2 * behind.means - torch.tensor([0, 0, 6.0]))
     a, b = (render(x, FRONT, backend="steady") for x in (wall, join(behind, wall)))
     assert difference(a, b) < 1.2 * T_MIN
+    there, looked = looked_at(join(behind, wall), 20, 20)
+    assert looked < len(wall) < there
 
 
 def test_threads_do_not_change_the_picture():

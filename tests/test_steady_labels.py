@@ -7,7 +7,7 @@ import pytest
 import torch
 from test_film import cloud, through
 from test_render import SCENES, SKY
-from test_steady import SMALL, met, shadow
+from test_steady import FRONT, SMALL, THIN_IN_WIDE, met, shadow, thin_in_wide
 
 from newtongs import rotations
 from newtongs.render.footprint import NEAR, T_MIN
@@ -18,7 +18,7 @@ from newtongs.threads import one_thread, sharing
 
 pytest.importorskip("numba")
 from newtongs.factory.labels import Lens
-from newtongs.render import render_frames, steady, steady_labels
+from newtongs.render import render, render_frames, steady, steady_labels
 from newtongs.render.labels import NOTHING, Labels
 from newtongs.render.steady_tiles import Naming
 
@@ -33,8 +33,8 @@ def labelled(scene, camera, slots, objects=OBJECTS):
         layer, lines = steady.projected(splat, share)
         naming = Naming(slots[layer.rows], objects, *out)
         background = splat.background.numpy()
-        everywhere = steady.everywhere(camera)
-        steady.draw_tiles(layer, lines, background, everywhere, pixels, share, naming)
+        all_tiles = steady.all_tiles(camera)
+        steady.draw_tiles(layer, lines, background, all_tiles, pixels, share, naming)
     return out
 
 
@@ -83,6 +83,28 @@ def test_labels_are_those_of_the_reference(kind):
     assert np.array_equal(labels.slot[sure], slot[sure])
     assert np.abs(labels.share - share)[sure].max() < 1.2 * T_MIN
     assert np.allclose(labels.depth[sure], depth[sure], rtol=20 * T_MIN, atol=5 * T_MIN)
+
+
+@pytest.mark.parametrize("kind", SCENES)
+def test_depth_of_a_picture_is_that_of_its_labels(kind):
+    """Where all that is seen is one thing."""
+    scene = SCENES[kind]()
+    labels = labelled(scene, SMALL, np.zeros(len(scene), np.int16), 1)
+    picture, its = render(scene, SMALL, backend="steady", background=SKY), labels.slot == 0
+    assert its.any() or kind == "faint"
+    assert np.allclose(picture.depth.numpy()[its], labels.depth[its], rtol=1e-6)
+
+
+@pytest.mark.parametrize("sizes", THIN_IN_WIDE)
+def test_a_thin_gaussian_in_a_wide_one_is_seen(sizes):
+    """It is too short to change the integral of the light up to it."""
+    scene, slots = thin_in_wide(*sizes), np.array([0, 1], np.int16)
+    slot, depth, share, lead = reference_labels(prepare(scene, FRONT, SKY), slots)
+    labels, sure = labelled(scene, FRONT, slots), lead > 1e-3
+    assert {*np.unique(slot)} == {NOTHING, 0}
+    assert np.array_equal(labels.slot[sure], slot[sure])
+    assert np.abs(labels.share - share)[sure].max() < 1.2 * T_MIN
+    assert np.allclose(labels.depth[sure], depth[sure], rtol=20 * T_MIN)
 
 
 # --- known shapes ---------------------------------------------------------------------------------
@@ -156,9 +178,13 @@ def same(a, b):
     return all(np.array_equal(x, y) for x, y in zip(a, b, strict=True))
 
 
-def film(frames, cameras):
+def labelled_frames(frames, cameras):
     slots = np.where(frames.scene.ids.numpy() == 0, 0, 1).astype(np.int16)
-    return list(steady_labels.pictures(frames, cameras, SKY, slots, 1))
+    return steady_labels.pictures(frames, cameras, SKY, slots, 1)
+
+
+def film(frames, cameras):
+    return list(labelled_frames(frames, cameras))
 
 
 def flying(shade=None):
@@ -196,6 +222,27 @@ def test_pictures_with_labels_are_those_without(moving):
     for a, (b, _) in zip(plain, film(flying(shadow), cameras), strict=True):
         for name in ("color", "depth", "alpha"):
             assert torch.equal(getattr(a, name), getattr(b, name))
+
+
+@pytest.mark.parametrize("count", [3, 6])
+def test_every_frame_needs_its_camera_and_every_camera_its_frame(count):
+    """As in films of ewa."""
+    cameras = (CAMERAS * 2)[:count]
+    with pytest.raises(ValueError, match="zip"):
+        film(flying(), cameras)
+
+
+@pytest.mark.parametrize("moving", [False, True])
+def test_labels_are_the_callers(moving):
+    """Who writes to them, or to a picture, does not change the next frame's."""
+    cameras = CAMERAS if moving else CAMERAS[0]
+    kept, frames = film(flying(), cameras), flying()
+    for (a, b), (c, d) in zip(kept, labelled_frames(frames, cameras), strict=True):
+        assert torch.equal(a.color, c.color)
+        assert same(b, d)
+        c.color[:] = 0
+        for x in d:
+            x[:] = 0
 
 
 def test_threads_do_not_change_the_labels():

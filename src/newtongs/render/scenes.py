@@ -152,7 +152,7 @@ def _told(
 
 
 def _film_of(scenes: AnimatedScene, backend: str) -> str | None:
-    """The module that draws what is still once for all frames, if there is one."""
+    """The module that does not draw all of each frame anew, if there is one."""
     device = scenes.scene.device
     return FILMS.get(backend_for(backend, device)) if device.type == "cpu" else None
 
@@ -182,5 +182,5 @@ def backend_for(backend: str, device: torch.device) -> str:
 
 
 def _module(backend: str) -> Any:
-    """Imported when first used: all but ``light`` need an extra."""
+    """Imported when first used: ``gsplat`` needs an extra, and numba takes long to import."""
     return import_module(f".{MODULES[backend]}", __package__)

@@ -8,8 +8,11 @@ mixed, as in the exact rendering of ellipsoids by Mai et al. (EVER, 2024). All o
 in where the Gaussians are. Intervals that are disjoint give ordinary blending, in the order of the
 ray and not of the centres: a large Gaussian of a floor no longer covers what stands on it.
 
+Depth is where the light comes from, in labels and pictures alike: of one Gaussian it lies in front
+of the centre, the more so the more opaque it is.
+
 Footprints, colours and cut-offs are those of ``ewa``, except that the last Gaussian of an opaque
-pixel is drawn. Needs the extra ``newtongs[fast]``.
+pixel is drawn. Needs numba.
 """
 
 from typing import Any
@@ -40,7 +43,7 @@ def draw(splat: Splat) -> Rendering:
     with sharing() as share:
         layer, lines = projected(splat, share)
         background = ewa.array(splat.background)
-        draw_tiles(layer, lines, background, everywhere(camera), pixels, share)
+        draw_tiles(layer, lines, background, all_tiles(camera), pixels, share)
     return ewa.rendering(pixels, splat.means.device)
 
 
@@ -55,7 +58,7 @@ def projected(splat: Splat, share: Share) -> tuple[Layer, Any]:
     return layer, lines
 
 
-def everywhere(camera: Camera) -> Any:
+def all_tiles(camera: Camera) -> Any:
     """Mask ``(strips, tiles)`` of all tiles of a picture."""
     return np.ones((-(-camera.height // TILE), -(-camera.width // TILE)), np.bool_)
 

@@ -10,13 +10,13 @@ from typing import Any
 import numpy as np
 import torch
 
-from ..scene import Camera
+from ..scene import Camera, GaussianScene
 from ..scene.frames import AnimatedScene, Frame
 from ..threads import Share, sharing
 from . import ewa, steady
 from .ewa_records import Array, Layer
 from .ewa_tiles import TILE, bin_strips, bin_tiles
-from .prepare import prepare
+from .prepare import Splat, prepare
 from .rendering import Rendering
 from .steady_tiles import Naming
 
@@ -40,34 +40,40 @@ class Film:
         )  # fmt: skip
         self.moves = ~scenes.still.numpy()
         self.pixels = np.zeros((camera.height, camera.width, 5), np.float32)
-        self.touched = steady.everywhere(camera)
+        self.touched = steady.all_tiles(camera)
 
     @torch.no_grad()
     def draw(self, frame: Frame) -> Array:
-        """Pixels ``(H, W, 5)`` of the next frame."""
-        splat = prepare(
-            self.scene, self.camera, self.background, frame.means, frame.covariances, frame.sh,
-            opacities=frame.opacities, shade=frame.shade,
-        )  # fmt: skip
+        """Pixels ``(H, W, 5)`` of the next frame, the caller's to keep."""
+        splat = splat_of(self.scene, frame, self.camera, self.background)
         layer, lines = steady.projected(splat, self.share)
         changing = self.moves
         if frame.shade is not None:
             changing = changing | (ewa.array(frame.shade) != 1)
         now = touched(layer.records[changing[layer.rows]], self.camera)
-        pixels, background = self.pixels.copy(), ewa.array(splat.background)
-        naming = self.naming(layer)
-        steady.draw_tiles(layer, lines, background, self.touched | now, pixels, self.share, naming)
-        self.pixels, self.touched = pixels, now
-        return pixels.copy()
+        background, naming = ewa.array(splat.background), self.naming(layer)
+        steady.draw_tiles(
+            layer, lines, background, self.touched | now, self.pixels, self.share, naming
+        )
+        self.touched = now
+        return self.pixels.copy()
 
     def naming(self, layer: Layer) -> Naming | None:
         """What the frame's labels need, if it is to have any."""
         return None
 
 
+def splat_of(scene: GaussianScene, frame: Frame, camera: Camera, background: Any) -> Splat:
+    """What is drawn of a frame."""
+    return prepare(
+        scene, camera, background, frame.means, frame.covariances, frame.sh,
+        opacities=frame.opacities, shade=frame.shade,
+    )  # fmt: skip
+
+
 def touched(records: Array, camera: Camera) -> Any:
     """Mask ``(strips, tiles)`` of the tiles that some Gaussians touch."""
-    out = steady.everywhere(camera)
+    out = steady.all_tiles(camera)
     start, members = bin_strips(records, len(out))
     for s, row in enumerate(out):
         its = members[start[s] : start[s + 1]]

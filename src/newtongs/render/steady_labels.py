@@ -7,14 +7,17 @@ and is weighed while it is drawn.
 from collections.abc import Iterator, Sequence
 from typing import Any
 
+import numpy as np
+import torch
+
 from ..scene import Camera
-from ..scene.frames import AnimatedScene
+from ..scene.frames import AnimatedScene, Frame
 from ..threads import Share, sharing
-from . import ewa
+from . import ewa, steady
 from .ewa_records import Layer
 from .labels import Labels
 from .rendering import Rendering
-from .steady_film import Film
+from .steady_film import Film, splat_of
 from .steady_tiles import Naming
 
 
@@ -27,13 +30,35 @@ def pictures(
 ) -> Iterator[tuple[Rendering, Labels]]:
     """Frame after frame with its labels; called as :func:`ewa_labels.pictures` is."""
     with sharing() as share:
-        film = None
-        for t, frame in enumerate(scenes):
-            if film is None or not isinstance(cameras, Camera):
-                camera = cameras if isinstance(cameras, Camera) else cameras[t]
-                film = LabelledFilm(scenes, camera, background, share, slots, objects)
-            picture = ewa.rendering(film.draw(frame))
-            yield picture, film.labels
+        if isinstance(cameras, Camera):
+            film = LabelledFilm(scenes, cameras, background, share, slots, objects)
+            for frame in scenes:
+                picture = ewa.rendering(film.draw(frame))
+                yield picture, film.labels.copy()  # the film writes the next frame's into its own
+        else:
+            for frame, camera in zip(scenes, cameras, strict=True):
+                yield _drawn_whole(scenes, frame, camera, background, share, slots, objects)
+
+
+@torch.no_grad()
+def _drawn_whole(
+    scenes: AnimatedScene,
+    frame: Frame,
+    camera: Camera,
+    background: Any,
+    share: Share,
+    slots: Any,
+    objects: int,
+) -> tuple[Rendering, Labels]:
+    """A frame before a camera that moves: there is nothing to keep."""
+    splat = splat_of(scenes.scene, frame, camera, background)
+    layer, lines = steady.projected(splat, share)
+    pixels = np.empty((camera.height, camera.width, 5), np.float32)
+    labels = Labels.empty(camera)
+    naming = Naming(slots[layer.rows], objects, *labels)
+    all_tiles = steady.all_tiles(camera)
+    steady.draw_tiles(layer, lines, ewa.array(splat.background), all_tiles, pixels, share, naming)
+    return ewa.rendering(pixels), labels
 
 
 class LabelledFilm(Film):
@@ -54,5 +79,4 @@ class LabelledFilm(Film):
 
     def naming(self, layer: Layer) -> Naming:
         """Of tiles that are not drawn the labels of the frame before are kept."""
-        self.labels = self.labels.copy()  # those of the frame before are the caller's
         return Naming(self.slots[layer.rows], self.objects, *self.labels)

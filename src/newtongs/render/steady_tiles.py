@@ -55,6 +55,7 @@ LN2 = math.log(2)
 OPAQUE = -math.log(T_MIN)  # optical depth behind which nothing is seen
 FIRST_LOOK = 16  # Gaussians of a pixel before the first look at whether it is opaque already
 THIN = 1e-3  # optical depth of a segment whose light comes from all of it alike, nearly
+LOST = 1e-9  # part of a sum, or of its largest value so far, that rounding may have spoilt
 RUN = 12  # keys that insertion sorts faster than merging does
 
 
@@ -78,7 +79,7 @@ class Naming(NamedTuple):
     slots: Any  # (n,) int16: slot of each record
     objects: int
     slot: Any  # this and the next two as in Labels
-    z: Array
+    depth: Array
     share: Array
 
 
@@ -193,6 +194,18 @@ def _opened(room: Room, k: int, count: int) -> None:
 
 
 @compiled()
+def _summed(records: Array, room: Room, count: int) -> tuple[float, float, float, float]:
+    """Density of what is open, and its colour times that, added up anew."""
+    density, r, g, b = 0.0, 0.0, 0.0, 0.0
+    for j in range(count):
+        k = room.open[j]
+        n, its = room.met[k], room.density[k]
+        density += its
+        r, g, b = r + its * records[n, RED], g + its * records[n, GREEN], b + its * records[n, BLUE]
+    return density, r, g, b
+
+
+@compiled()
 def _middle(density: float, length: float, light: float, left: float) -> float:
     """How far into a segment its light comes from, in the mean.
 
@@ -202,6 +215,14 @@ def _middle(density: float, length: float, light: float, left: float) -> float:
     if tau < THIN:
         return length * (0.5 - tau / 12)
     return 1 / density - length * left / (light - left)
+
+
+@compiled()
+def _count_anew(room: Room, slate: Slate, count: int, passed: float, moment: float) -> None:
+    """Let the integrals begin with 0 here, for an interval that is too short to change them."""
+    for j in range(count):
+        slate.lit[room.open[j]] -= passed
+        slate.far[room.open[j]] -= moment
 
 
 @compiled()
@@ -240,7 +261,7 @@ def _name(
     best, z, share = decide(naming.objects, light, weight, depth, 0, 1)
     if best >= 0:
         z = max(z, NEAR)  # what surrounds the camera begins behind it
-    naming.slot[y, x], naming.z[y, x], naming.share[y, x] = best, z, share
+    naming.slot[y, x], naming.depth[y, x], naming.share[y, x] = best, z, share
 
 
 @compiled("contract")
@@ -258,9 +279,12 @@ def _walk(
 
     Without ``slate`` the compiler leaves out what labels need.
     """
-    light, density, at, begun, count = 1.0, 0.0, 0.0, 0, 0
-    r, g, b, z = 0.0, 0.0, 0.0, 0.0  # of what is here, times its density
-    red, green, blue, depth = 0.0, 0.0, 0.0, 0.0
+    first = room.begin[room.order[0]] if met else 0.0
+    light, density, at, begun, count = 1.0, 0.0, first, 0, 0
+    most = 0.0  # density since the sums were added up anew
+    r, g, b = 0.0, 0.0, 0.0  # of what is here, times its density
+    red, green, blue = 0.0, 0.0, 0.0
+    whole = 0.0  # integral of the transmittance from the first begin on
     passed, moment = 0.0, 0.0  # integrals of the transmittance up to here, and of it times depth
     while begun < met or count:
         k = room.order[begun] if begun < met else room.open[count - 1]
@@ -271,15 +295,20 @@ def _walk(
         if count and to > at:
             left = light * math.exp(-density * (to - at))
             w = (light - left) / density
-            red, green, blue, depth = red + w * r, green + w * g, blue + w * b, depth + w * z
+            red, green, blue, whole = red + w * r, green + w * g, blue + w * b, whole + w
             if slate is not None:
                 passed += w
                 moment += w * (at + _middle(density, to - at, light, left))
-            light = left
+            light, at = left, to
             if light < T_MIN:
                 break
+        elif not count:
+            whole += light * (to - at)
         at, n, change = to, room.met[k], room.density[k]
         if slate is not None:
+            if begins and room.end[k] - room.begin[k] < LOST * passed:
+                _count_anew(room, slate, count, passed, moment)
+                passed, moment = 0.0, 0.0
             slate.lit[k] = passed if begins else passed - slate.lit[k]
             slate.far[k] = moment if begins else moment - slate.far[k]
         if begins:
@@ -288,18 +317,20 @@ def _walk(
         else:
             count, change = count - 1, -change
         density += change
-        r, g, b, z = (
+        r, g, b = (
             r + change * records[n, RED],
             g + change * records[n, GREEN],
             b + change * records[n, BLUE],
-            z + change * records[n, DEPTH],
         )
-        if not count:  # what rounding has left would add up
-            density, r, g, b, z = 0.0, 0.0, 0.0, 0.0, 0.0
+        most = max(most, density)
+        if density < LOST * most or not count:  # what rounding has left would add up
+            density, r, g, b = _summed(records, room, count)
+            most = density
     out[y, x, 0] = red + light * background[0]
     out[y, x, 1] = green + light * background[1]
     out[y, x, 2] = blue + light * background[2]
-    out[y, x, 3] = depth / (1 - light) if light < 1 else 0.0
+    depth = first - light * at + whole  # of all light, by parts
+    out[y, x, 3] = max(depth / (1 - light), NEAR) if light < 1 else 0.0
     out[y, x, 4] = 1 - light
     if slate is not None:
         _name(room, slate, begun, count, passed, moment, light, y, x)
