@@ -6,11 +6,13 @@ import io
 import json
 import shutil
 import tarfile
+from dataclasses import replace
 
 import numpy as np
 import pytest
 
 from newtongs.errors import InputError
+from newtongs.factory import casts
 from newtongs.factory import pool as pools
 from newtongs.factory import shards as shard_files
 from newtongs.factory.casts import prepare
@@ -22,6 +24,8 @@ from newtongs.factory.sample import Clock, Refused, make_sample
 from newtongs.factory.scenes import divided, find_scenes, splits_of_shards, whole_parts
 from newtongs.factory.shards import entry, is_done, make_shard, shards_of
 from newtongs.factory.spec import load_spec, shipped
+from newtongs.factory.views import Sight
+from newtongs.stage import floor_of, opened
 from newtongs.state import State
 
 TINY = """
@@ -174,7 +178,6 @@ def test_more_films_only_add_shards(tmp_path):
 
 
 def spec_of_count(spec, count):
-    from dataclasses import replace
 
     return replace(spec, count=count)
 
@@ -194,7 +197,6 @@ def test_a_draw_hangs_on_seed_number_and_attempt_alone(tmp_path):
 
 def test_a_throw_at_a_loose_object_flies_there():
     spec, folder = load_spec("throw_and_hit")
-    from dataclasses import replace
 
     spec = replace(spec, scenes=("bowling",), objects=replace(spec.objects, casts=1))
     (source,) = find_scenes(spec, folder)
@@ -351,12 +353,56 @@ def test_what_is_hardly_seen_is_drawn_anew_and_counted(tmp_path, monkeypatch):
     scenes = find_scenes(spec, home)
     ready = {s.id: pools.prepared_or_why(spec, s) for s in scenes}
     parts = iter([0.1, 0.1, 0.9, 0.1])
-    monkeypatch.setattr(samples, "seen", lambda *_: next(parts, 1.0))
+    monkeypatch.setattr(samples, "sight", lambda *_: Sight(next(parts, 1.0), 0.0))
     made = make_sample(spec, scenes, 0, ready.__getitem__, Clock())
     assert made.row["attempt"] == 2
     assert [f["reason"] for f in made.row["failures"]] == ["hardly seen"] * 2
     assert json.loads(made.files["json"])["provenance"]["attempt"] == 2
     assert by_reason([made.row]) == {"hardly seen": 2}
+
+
+def test_what_was_found_but_cannot_be_staged_is_left_out_and_said(tmp_path, monkeypatch):
+    spec, home = spec_of(tmp_path, 'name = "a"\nscenes = ["kitchen_table"]\ncount = 1')
+    (scene,) = find_scenes(spec, home)
+    every = [cast.selects[0] for cast in prepare(spec, scene).casts["world"]]
+    assert len(every) == spec.objects.casts
+    make_cast = casts.make_cast
+
+    def sunk(place, floor, physics, pushed, *rest):
+        if pushed[0] == every[0]:
+            raise InputError("the object reaches below the floor")
+        return make_cast(place, floor, physics, pushed, *rest)
+
+    monkeypatch.setattr(casts, "make_cast", sunk)
+    ready = prepare(spec, scene)
+    assert [cast.selects[0] for cast in ready.casts["world"]][:2] == every[1:]
+    assert ready.provenance["left_out"] == f"{every[0]}: the object reaches below the floor"
+    named = replace(spec, objects=replace(spec.objects, select=(every[0],)))
+    with pytest.raises(InputError, match="below the floor"):
+        prepare(named, scene)
+
+
+def test_loose_things_that_were_found_twice_are_one():
+    place = opened("kitchen_table")
+    floor = floor_of(place)
+    found = casts.beside(place, floor, ["id:0"], ["id:1", "all", "id:2"], apart=True)
+    assert set(found) == {"id:1", "id:2"}
+    assert "all" in casts.beside(place, floor, ["id:0"], ["id:1", "all"], apart=False)
+
+
+def test_a_camera_in_something_is_drawn_anew_and_counted(tmp_path, monkeypatch):
+    from newtongs.factory import sample as samples
+
+    spec, home = spec_of(tmp_path)
+    scenes = find_scenes(spec, home)
+    ready = {s.id: pools.prepared_or_why(spec, s) for s in scenes}
+    parts = iter([0.0, 0.4])
+    monkeypatch.setattr(samples, "sight", lambda *_: Sight(1.0, next(parts, 0.01)))
+    made = make_sample(spec, scenes, 0, ready.__getitem__, Clock())
+    assert by_reason([made.row]) == {"camera in something": 1}
+    assert made.row["failures"][0]["line"] == "it takes 40% of a picture"
+    views = json.loads(made.files["json"])["views"]
+    assert [view["veiled"] for view in views] == [0.01] * len(views)
 
 
 def test_a_number_is_given_up_after_its_tries(tmp_path, monkeypatch):

@@ -9,6 +9,7 @@ from export_samples import bouncing, park
 from newtongs import cli
 from newtongs.errors import InputError
 from newtongs.exports import export
+from newtongs.render.veils import EXTENT, REACH, gaps, veiled
 from newtongs.render.viewpoints import Viewpoint, clear_camera, clear_viewpoint, frames_seen
 from newtongs.scene import GaussianScene, join
 from newtongs.scene.animation import Animation
@@ -156,6 +157,77 @@ def test_films_take_a_camera_a_frame_and_pages_the_first(tmp_path):
     assert paths["html"].read_bytes() == alone["html"].read_bytes()
     with pytest.raises(InputError, match="each of 5 frames, got 3"):
         export(animation, tmp_path, ["png"], camera=cameras[:3])
+
+
+# --- a camera in something ------------------------------------------------------------------------
+
+
+def ball(middle, sigma, opacity=0.9):
+    return GaussianScene.make(
+        means=torch.as_tensor(middle).reshape(1, 3).float(), scales=torch.tensor([sigma]),
+        opacities=torch.tensor([opacity]),
+    )  # fmt: skip
+
+
+def test_gaps_are_distances_to_where_a_gaussian_ends():
+    turned = torch.tensor([[math.cos(math.pi / 4), 0.0, 0.0, math.sin(math.pi / 4)]])  # x to y
+    long = GaussianScene.make(
+        means=torch.zeros(1, 3), scales=torch.tensor([[2.0, 0.1, 0.1]]), quats=turned
+    )
+    for eye, end in [((0, 10, 0), 2.0), ((10, 0, 0), 0.1), ((0, 0, -1), 0.1), ((0, 1, 0), 2.0)]:
+        x = torch.tensor(eye).float()
+        assert gaps(long, x).item() == pytest.approx(float(x.norm()) - EXTENT * end, abs=1e-5)
+
+
+def test_nothing_veils_a_camera_that_stands_free():
+    animation = hopping()
+    assert veiled(animation, default_camera(animation, (90, 60))) == 0
+    assert veiled(animation, follow_path(animation, (90, 60))) == 0
+
+
+def test_what_a_still_camera_stands_in_veils_it():
+    animation = hopping()
+    camera = default_camera(animation, (90, 60))
+    ahead = camera.w2c[2, :3]
+    fog = ball(camera.position + 0.3 * ahead, 0.2, opacity=0.5)
+    part = veiled(hopping(fog), camera)
+    assert 0.3 < part <= 0.5
+    assert veiled(hopping(ball(camera.position - 0.3 * ahead, 0.2)), camera) == 0  # behind it
+
+
+def test_what_is_small_or_far_veils_little():
+    animation = hopping()
+    camera = default_camera(animation, (90, 60))
+    ahead = camera.w2c[2, :3]
+    z = bouncing(frames=9)[1][:, :3].double()
+    reach = REACH * float((z - camera.position.double()).norm(dim=-1).max())
+    inside = camera.position + (reach - 1e-3 + EXTENT * 1e-3) * ahead
+    outside = camera.position + (reach + 1e-2 + EXTENT * 1e-3) * ahead
+    assert 0 < veiled(hopping(ball(inside, 1e-3)), camera) < 0.02
+    assert veiled(hopping(ball(outside, 1e-3)), camera) == 0
+
+
+def test_what_is_in_the_plane_of_the_lens_veils_though_it_is_below_it():
+    camera = default_camera(hopping(), (90, 60))
+    ahead = torch.tensor([1.0, 0.0, 1.0]) * camera.w2c[2, :3]
+
+    def slab(further):
+        middle = camera.position + torch.tensor([0.0, -1.0, 0.0]) + further * ahead
+        return GaussianScene.make(means=middle[None], scales=torch.tensor([[0.5, 0.05, 0.5]]))
+
+    assert gaps(slab(-0.1), camera.position).item() > 0.8
+    assert veiled(hopping(slab(-0.1)), camera) > 0.05
+    assert veiled(hopping(slab(-0.4)), camera) == 0  # behind the lens, which looks down
+    assert veiled(hopping(slab(0.5)), camera) == 0  # before it
+
+
+def test_the_worst_frame_of_a_moving_camera_counts():
+    animation = hopping()
+    cameras = orbit_path(animation, (90, 60))
+    lamp = ball(cameras[6].position + 0.2 * cameras[6].w2c[2, :3], 0.08)
+    hit = hopping(lamp)
+    assert veiled(hit, cameras) > 0.3
+    assert veiled(hit, cameras[:3] + [cameras[0]] * 6) == 0
 
 
 SMALL = ["--size", "48", "48", "--seconds", "0.25", "--formats", "png", "json"]

@@ -61,12 +61,35 @@ def prepare(spec: Spec, source: SceneSource) -> Prepared:
     place = opened(source.source)
     place = place._replace(scene=on_cpu(place.scene))
     floor = floor_of(place)
-    chosen = _choices(spec, candidates(spec, place, floor), source.id)
+    choices = _choices(spec, candidates(spec, place, floor), source.id)
+    casts, left_out = _casts(spec, place, floor, choices)
+    said = {"left_out": "; ".join(left_out)} if left_out else {}
+    return Prepared(source, casts, source.provenance() | said)
+
+
+def _casts(
+    spec: Spec, place: Opened, floor: Floor, choices: Sequence[tuple[str, ...]]
+) -> tuple[dict[Kind, tuple[Cast, ...]], list[str]]:
+    """The first choices that can be staged, as many as are asked for, and why others cannot.
+
+    Of what was found some is no thing that can fall: a piece of a wall, say. What was named must be
+    one.
+    """
     made: dict[Any, Cast] = {}
-    casts: dict[Kind, tuple[Cast, ...]] = {}
-    for kind in spec.dynamics.kinds:
-        casts[kind] = tuple(_cached(made, place, floor, spec, kind, one) for one in chosen)
-    return Prepared(source, casts, source.provenance())
+    usable: list[list[Cast]] = []
+    left_out: list[str] = []
+    for pushed in choices:
+        try:
+            kinds = spec.dynamics.kinds
+            usable.append([_cached(made, place, floor, spec, kind, pushed) for kind in kinds])
+        except InputError as error:
+            left_out.append(f"{', '.join(pushed)}: {error}")
+            if spec.objects.select != "found" or len(left_out) == len(choices):
+                raise
+        if len(usable) == spec.objects.casts:
+            break
+    by_kind = zip(*usable, strict=True)
+    return dict(zip(spec.dynamics.kinds, by_kind, strict=True)), left_out
 
 
 def candidates(spec: Spec, place: Opened, floor: Floor) -> list[str]:
@@ -88,15 +111,14 @@ def candidates(spec: Spec, place: Opened, floor: Floor) -> list[str]:
 
 
 def _choices(spec: Spec, names: Sequence[str], scene: str) -> list[tuple[str, ...]]:
-    """Which objects are pushed in each cast: every candidate leads one before any leads two."""
+    """Which objects are pushed together, in the order in which they are tried: each leads once."""
     pushed = spec.objects.pushed
     if len(names) < pushed:
         raise InputError(f"{pushed} objects are to be pushed, and it has {len(names)}")
     entropy = hashlib.sha256(f"{spec.seed}:{scene}".encode()).digest()[:8]
     rng = np.random.default_rng(int.from_bytes(entropy, "little"))
     out: list[tuple[str, ...]] = []
-    most = min(spec.objects.casts, len(names)) if pushed == 1 else spec.objects.casts
-    for lead in rng.permutation(len(names))[:most]:
+    for lead in rng.permutation(len(names)):
         others = [n for n in rng.permutation(len(names)) if n != lead][: pushed - 1]
         out.append(tuple(names[i] for i in (lead, *others)))
     return out
@@ -124,7 +146,8 @@ def make_cast(
     waiting: list[str] = []
     if loose:
         others = [n for n in candidates(spec, place, floor) if n not in pushed]
-        nearest = by_distance(place, floor, pushed[0], others)
+        found = spec.objects.select == "found"
+        nearest = beside(place, floor, pushed, others, apart=found)
         most = MOST_OBJECTS - len(pushed)
         waiting = nearest[: most if loose == "all" else int(loose)]
     selects = (*pushed, *waiting)
@@ -136,13 +159,23 @@ def make_cast(
     return Cast(stage, tuple(body.shape for body in bodies), ground, selects)
 
 
-def by_distance(place: Opened, floor: Floor, first: str, others: Sequence[str]) -> list[str]:
-    """Other objects, the nearest to the first one first."""
+def beside(
+    place: Opened, floor: Floor, pushed: Sequence[str], others: Sequence[str], *, apart: bool
+) -> list[str]:
+    """Other objects, the nearest to the first pushed one first.
+
+    With ``apart``, what shares Gaussians with an object before it is left out: that is one thing
+    found twice.
+    """
     from ..scene.find.selection import select
 
-    def middle(name: str) -> torch.Tensor:
-        mask = select(place.scene, name, floor=floor.carrying).mask
-        return place.scene.means[mask].double().mean(0)
-
-    here = middle(first)
-    return sorted(others, key=lambda name: float((middle(name) - here).norm()))
+    masks = {n: select(place.scene, n, floor=floor.carrying).mask for n in (*pushed, *others)}
+    middles = {name: place.scene.means[mask].double().mean(0) for name, mask in masks.items()}
+    taken = torch.stack([masks[name] for name in pushed]).any(0)
+    out = []
+    for name in sorted(others, key=lambda n: float((middles[n] - middles[pushed[0]]).norm())):
+        if apart and (taken & masks[name]).any():
+            continue
+        out.append(name)
+        taken |= masks[name]
+    return out

@@ -22,7 +22,7 @@ from .labels import Array, ViewLabels, label_view
 from .renderers import pictures_by
 from .scenes import SceneSource
 from .spec import Spec
-from .views import cameras_of, each, in_physics, seen
+from .views import HARDLY_SEEN, IN_SOMETHING, Sight, cameras_of, each, in_physics, sight
 
 THUMB = 64  # pixels a side
 Load = Callable[[str], Prepared | str]
@@ -106,16 +106,15 @@ def _attempt(
     film = _simulated(spec, drawn, prepared)
     clock.lap("simulate")
     views = [cameras_of(film.animation, view, spec) for view in drawn.views]
-    parts = [seen(film.animation, view) for view in views]
+    sights = [sight(film.animation, view) for view in views]
     clock.lap("look")
-    if min(parts) < spec.least_seen:
-        raise Refused("hardly seen", f"seen in {min(parts):.0%} of the frames")
+    _require_sight(spec, sights)
     by, color = pictures_by(spec.renderer), prepared.source.color
     labels = [label_view(film.animation, view, color, by) for view in views]
     clock.lap("draw and label")
-    files = dict(_files(spec, film, prepared, labels, views, parts, failures))
+    files = dict(_files(spec, film, prepared, labels, views, sights, failures))
     clock.lap("encode")
-    row = _row(spec, film, prepared, labels, parts, failures, files)
+    row = _row(spec, film, prepared, labels, sights, failures, files)
     shown = tuple(labels) if keep else ()
     return Sample(key_of(drawn.number), files, row, _thumb(labels[0]), shown)
 
@@ -126,6 +125,14 @@ def _simulated(spec: Spec, drawn: Draw, prepared: Prepared) -> Film:
     except (InputError, mujoco.FatalError, ValueError, np.linalg.LinAlgError) as error:
         line = (str(error).splitlines() or [type(error).__name__])[0]
         raise Refused("simulation refused", line) from error
+
+
+def _require_sight(spec: Spec, sights: list[Sight]) -> None:
+    seen, veiled = min(view.seen for view in sights), max(view.veiled for view in sights)
+    if seen < spec.least_seen:
+        raise Refused(HARDLY_SEEN, f"seen in {seen:.0%} of the frames")
+    if veiled > spec.most_veiled:
+        raise Refused(IN_SOMETHING, f"it takes {veiled:.0%} of a picture")
 
 
 def _thumb(labels: ViewLabels) -> Array:
@@ -140,7 +147,7 @@ def _thumb(labels: ViewLabels) -> Array:
 
 def _files(
     spec: Spec, film: Film, prepared: Prepared, labels: list[ViewLabels], views: list[Any],
-    parts: list[float], failures: list[dict[str, Any]],
+    sights: list[Sight], failures: list[dict[str, Any]],
 ) -> Any:  # fmt: skip
     """Name and bytes of each file, without the key."""
     for v, view in enumerate(labels):
@@ -158,7 +165,7 @@ def _files(
     )
     yield "contacts.npz", encode.npz(film.contacts._asdict())
     yield "cameras.npz", encode.npz(camera_arrays(film, views))
-    yield "json", encode.text(about(spec, film, prepared, parts, failures))
+    yield "json", encode.text(about(spec, film, prepared, sights, failures))
     yield "txt", caption(film, prepared.source).encode()
 
 
@@ -172,7 +179,7 @@ def camera_arrays(film: Film, views: list[Any]) -> Mapping[str, Array]:
 
 
 def about(
-    spec: Spec, film: Film, prepared: Prepared, parts: list[float], failures: list[dict[str, Any]]
+    spec: Spec, film: Film, prepared: Prepared, sights: list[Sight], failures: list[dict[str, Any]]
 ) -> dict[str, Any]:
     """Everything that is no array."""
     drawn, source = film.draw, prepared.source
@@ -188,8 +195,8 @@ def about(
         "size": list(spec.size),
         "objects": _objects(film, source),
         "views": [
-            asdict(view) | {"seen": round(part, 4)}
-            for view, part in zip(drawn.views, parts, strict=True)
+            asdict(view) | {"seen": round(of.seen, 4), "veiled": round(of.veiled, 4)}
+            for view, of in zip(drawn.views, sights, strict=True)
         ],
         "channels": {name: [part.start, part.stop] for name, part in LAYOUT.items()},
         "units": "metres, seconds, kilograms; y is up and the floor is y = 0",
@@ -220,7 +227,7 @@ def _rounded(x: Any) -> Any:
 
 
 def _row(
-    spec: Spec, film: Film, prepared: Prepared, labels: list[ViewLabels], parts: list[float],
+    spec: Spec, film: Film, prepared: Prepared, labels: list[ViewLabels], sights: list[Sight],
     failures: list[dict[str, Any]], files: dict[str, bytes],
 ) -> dict[str, Any]:  # fmt: skip
     """The film's line in the index."""
@@ -235,7 +242,7 @@ def _row(
         "top_speed": round(film.top_speed, 6), "contacts": len(contacts.first),
         "contacts_among_objects": int(among.sum()),
         "impulse": round(float(np.linalg.norm(contacts.impulse, axis=-1).sum()), 6),
-        "least_seen": round(min(parts), 4), "covered": round(covered, 6),
+        "least_seen": round(min(view.seen for view in sights), 4), "covered": round(covered, 6),
         "views": "+".join(view.path for view in drawn.views),
         "bytes": sum(map(len, files.values())), "caption": caption(film, prepared.source),
         "failures": failures,

@@ -33,7 +33,7 @@ TUMBLING, COMMON, FROM_ABOVE = (
     Numbers.between(8, 40),
 )
 ONE, FIFTH = Numbers.fixed(1), Numbers.fixed(0.2)
-FORMAT = 3  # of the shards; a change makes other bytes of the same spec
+FORMAT = 4  # of the shards; a change makes other bytes of the same spec
 
 
 @dataclass(frozen=True)
@@ -138,6 +138,8 @@ class Spec:
     """How often a film is drawn anew before its number is given up."""
     least_seen: float = 0.34
     """Part of the frames in which the pushed objects must be seen, in every view."""
+    most_veiled: float = 0.05
+    """Part of a picture that what a camera stands in may take, in every frame."""
     objects: Objects = field(default_factory=Objects)
     """Table [objects]."""
     pushes: Pushes = field(default_factory=Pushes)
@@ -195,6 +197,7 @@ def check(spec: Spec) -> None:
     between("fps", spec.fps, 1, 1000)
     between("tries", spec.tries, 1, 100)
     between("least_seen", spec.least_seen, 0, 1)
+    between("most_veiled", spec.most_veiled, 0, 1)
     between("cameras.count", spec.cameras.count, 1, 64)
     between("cameras.fov", spec.cameras.fov, 5, 150)
     between("objects.pushed", spec.objects.pushed, 1, 20)

@@ -12,6 +12,7 @@ import numpy as np
 from ..files import write_atomically
 from .shards import PARTS, Shard
 from .spec import Spec
+from .views import HARDLY_SEEN, IN_SOMETHING
 
 BINS = 24
 STRIPS = 12  # shards whose films are shown
@@ -191,7 +192,7 @@ def failures(rows: Sequence[dict[str, Any]], refused: dict[str, str]) -> str:
         return '<div class="plot">Every first attempt gave a film.</div>'
     out = counts("Reason", Counter(f["reason"] for f in all_of))
     out += counts("Reason and scene", Counter(f"{f['reason']}: {f['scene']}" for f in all_of))
-    refusals = Counter(f["line"] for f in all_of if f["reason"] != "hardly seen")
+    refusals = Counter(f["line"] for f in all_of if f["reason"] not in (HARDLY_SEEN, IN_SOMETHING))
     out += counts("Words", refusals) if refusals else ""
     lines = "".join(f"<li>{escaped(s)}: {escaped(line)}</li>" for s, line in refused.items())
     return out + (f'<div class="plot"><h3>Scenes left out</h3><ul>{lines}</ul></div>' * bool(lines))

@@ -1,9 +1,10 @@
-"""Cameras of a film, and whether they see it."""
+"""Cameras of a film, and whether they see it and stand free."""
 
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 
+from ..render.veils import veiled
 from ..render.viewpoints import frames_seen
 from ..scene.animation import Animation
 from ..scene.cameras import Camera
@@ -12,6 +13,7 @@ from ..scene.world_frame import WorldFrame
 from .draws import ViewDraw
 from .spec import Spec
 
+HARDLY_SEEN, IN_SOMETHING = "hardly seen", "camera in something"  # why a view is refused
 MAKE: dict[str, Any] = {"still": default_camera, "orbit": orbit_path, "follow": follow_path}
 
 
@@ -23,9 +25,18 @@ def cameras_of(animation: Animation, view: ViewDraw, spec: Spec) -> Camera | lis
     return made
 
 
-def seen(animation: Animation, cameras: Camera | list[Camera]) -> float:
+class Sight(NamedTuple):
+    """What a view is worth."""
+
+    seen: float
     """Part of the frames in which enough of the pushed objects is to be seen."""
-    return frames_seen(animation, cameras)
+    veiled: float
+    """Part of the picture that is lost to what the camera stands in, in the worst frame."""
+
+
+def sight(animation: Animation, cameras: Camera | list[Camera]) -> Sight:
+    """Looked at in a few small frames, and for all places of the camera."""
+    return Sight(frames_seen(animation, cameras), veiled(animation, cameras))
 
 
 def each(cameras: Camera | list[Camera], frames: int) -> list[Camera]:

@@ -102,9 +102,9 @@ def frames_seen(animation: Animation, cameras: Camera | Sequence[Camera]) -> flo
         return 1.0
     stage = _Stage.of(animation, 2 * FRAMES)
     if isinstance(cameras, Camera):
-        parts = stage.seen(_small(cameras))
+        parts = stage.seen(small(cameras))
     else:
-        parts = stage.seen([_small(cameras[t]) for t in stage.frames])
+        parts = stage.seen([small(cameras[t]) for t in stage.frames])
     return float((parts >= SHOWN).double().mean())
 
 
@@ -205,7 +205,7 @@ def _small_size(width: int, height: int) -> tuple[int, int]:
     )
 
 
-def _small(camera: Camera) -> Camera:
+def small(camera: Camera) -> Camera:
     """The same view in fewer pixels."""
     width, height = _small_size(camera.width, camera.height)
     scale = torch.tensor([[width / camera.width], [height / camera.height], [1.0]])
