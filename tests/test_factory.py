@@ -15,6 +15,7 @@ from newtongs.errors import InputError
 from newtongs.factory import casts
 from newtongs.factory import pool as pools
 from newtongs.factory import shards as shard_files
+from newtongs.factory.caption import one_each
 from newtongs.factory.casts import prepare
 from newtongs.factory.cluster import check_address
 from newtongs.factory.distributions import Numbers
@@ -380,6 +381,11 @@ def test_what_was_found_but_cannot_be_staged_is_left_out_and_said(tmp_path, monk
     named = replace(spec, objects=replace(spec.objects, select=(every[0],)))
     with pytest.raises(InputError, match="below the floor"):
         prepare(named, scene)
+
+
+def test_captions_have_their_articles():
+    assert one_each(["orange"]) == "an orange"
+    assert one_each(["cereal box", "object"]) == "a cereal box and an object"
 
 
 def test_loose_things_that_were_found_twice_are_one():

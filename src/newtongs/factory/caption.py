@@ -1,6 +1,7 @@
 """A film in words."""
 
 import math
+from collections.abc import Sequence
 
 import numpy as np
 
@@ -43,7 +44,8 @@ def caption(film: Film, source: SceneSource) -> str:
     """What is thrown, what it hits, what falls, and from where it is seen."""
     names = [thing(source, select) for select in film.cast.selects]
     pushed = film.cast.stage.count
-    said = f"A {' and a '.join(names[:pushed])} {_motion(film)}"
+    said = f"{one_each(names[:pushed])} {_motion(film)}"
+    said = said[0].upper() + said[1:]
     hit = _hit(film, names)
     more = [hit] if hit else []
     fallen = _count(_moved(film)[pushed:])
@@ -55,15 +57,21 @@ def caption(film: Film, source: SceneSource) -> str:
     return f"{', '.join([said, *more])}; the place is: {place(source)}; {seen}."
 
 
+def one_each(names: Sequence[str]) -> str:
+    """The names joined, each with its article."""
+    return " and ".join(f"{'an' if name[0] in 'aeiou' else 'a'} {name}" for name in names)
+
+
 def _motion(film: Film) -> str:
     """How the first object starts."""
+    several = film.cast.stage.count > 1
     if film.draw.motion is not None:
-        return f"moves in {film.draw.motion.replace('_', ' ')}"
+        return f"{'move' if several else 'moves'} in {film.draw.motion.replace('_', ' ')}"
     v = State(film.states[0, 0]).v.numpy()
     speed = float(np.linalg.norm(v))
     steep = math.degrees(math.atan2(v[1], math.hypot(v[0], v[2])))
     way = "thrown up" if steep > 55 else "tossed" if steep > 20 else "pushed"
-    return f"is {way} at {speed:.1f} metres a second"
+    return f"{'are' if several else 'is'} {way} at {speed:.1f} metres a second"
 
 
 def _hit(film: Film, names: list[str]) -> str:
@@ -73,8 +81,10 @@ def _hit(film: Film, names: list[str]) -> str:
     met = {int(b) for a, b in zip(first, second, strict=True) if a != SCENE and a < pushed <= b}
     if met:
         words = sorted({names[i] for i in met})
-        return "hits " + " and ".join(f"a {w}" for w in words)
-    return "touches down" if len(first) and film.draw.motion is None else ""
+        return f"{'hits' if pushed == 1 else 'hit'} {one_each(words)}"
+    if film.draw.motion is not None or not len(first):
+        return ""
+    return "touches down" if pushed == 1 else "touch down"
 
 
 def _moved(film: Film) -> np.ndarray:
