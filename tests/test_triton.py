@@ -287,6 +287,28 @@ class Noting:
         self.noted.append(("compile", grid, values, options))
 
 
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a GPU")
+@pytest.mark.parametrize("rows", [1, 2, 3, 5, 130])
+def test_the_predictor_takes_any_number_of_objects(rows):
+    """Hopper's kernels want a multiple of four rows: what is added does not come back."""
+    from newtongs import load_pretrained, make_state
+    from newtongs.dynamics.backends import predictor
+
+    model, times = load_pretrained().cuda(), torch.arange(9) / 24
+    r = torch.rand(rows, 3, generator=torch.Generator().manual_seed(rows))
+    ones = torch.ones(rows)
+    z0 = make_state(
+        p=r + torch.tensor([0.0, 0.5, 0.0]), q=torch.tensor([[1.0, 0, 0, 0]]).expand(rows, 4),
+        v=r - 0.5, w=r, s=0.2 + 0.1 * r, u=torch.zeros(rows, 3), m=ones, e=0.5 * ones,
+        mu=0.3 * ones,
+    ).cuda()  # fmt: skip
+    with torch.no_grad():
+        expected = model.rollout(z0, times)
+    found = predictor(model)(z0, times)
+    assert found.shape == (rows, 9, 22)
+    torch.testing.assert_close(found, expected, atol=2e-5, rtol=0)
+
+
 def test_kernels_are_compiled_and_not_run_ahead():
     from newtongs.dynamics.backends.ahead import compiled_ahead, launch
 

@@ -81,17 +81,20 @@ def _only_floor(dynamics: Dynamics, surfaces: Sequence[Surface]) -> bool:
 
 def _fused(model: GaussianNND) -> Predictor:
     from .context import whole
-    from .triton_rollout import FusedRollout
+    from .triton_rollout import ROWS_ALIGNED, FusedRollout
 
     made: dict[tuple[int, tuple[float, ...]], FusedRollout] = {}
 
     @torch.no_grad()
     def predict(z0: StateTensor, times: Times) -> StateTensor:
         model.require_stable(check_initial(z0), intervals(times))
-        key = len(z0), tuple(torch.as_tensor(times).tolist())
+        more = -len(z0) % ROWS_ALIGNED  # the last object again, so that every batch is aligned
+        z = torch.cat([z0, z0[-1:].expand(more, -1)]) if more else z0
+        key = len(z), tuple(torch.as_tensor(times).tolist())
         if key not in made:
             made.clear()  # one size at a time: an evaluation has one, and a last shorter batch
-            made[key] = FusedRollout(model, times, rows=len(z0), passes=3)
-        return finite(whole(made[key](z0), lambda rows: model.rollout(z0[rows], times)))
+            made[key] = FusedRollout(model, times, rows=len(z), passes=3)
+        frames = made[key](z)[: len(z0)]
+        return finite(whole(frames, lambda rows: model.rollout(z0[rows], times)))
 
     return predict

@@ -27,9 +27,7 @@ from .ahead import launch
 INPUTS, OUTPUTS = 32, 16  # state and network outputs, padded to what tensor cores take
 SLABS = 32  # pieces a weight-gradient product is cut into, so that it fills the GPU
 ROWS = 128  # objects a physics kernel's block handles
-ROWS_ALIGNED = (
-    4  # Hopper cards copy blocks of a state whose channels start at multiples of 16 bytes
-)
+ROWS_ALIGNED = 4  # Hopper cards copy blocks of states whose channels start at multiples of 16 bytes
 
 
 @dataclass(frozen=True)
