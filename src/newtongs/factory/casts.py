@@ -63,7 +63,7 @@ def prepare(spec: Spec, source: SceneSource) -> Prepared:
     floor = floor_of(place)
     choices = _choices(spec, candidates(spec, place, floor), source.id)
     casts, left_out = _casts(spec, place, floor, choices)
-    said = {"left_out": "; ".join(left_out)} if left_out else {}
+    said = {"left_out": source.without_folder("; ".join(left_out))} if left_out else {}
     return Prepared(source, casts, source.provenance() | said)
 
 

@@ -61,7 +61,7 @@ def prepared_or_why(spec: Spec, source: SceneSource) -> Prepared | str:
         return prepare(spec, source)
     except (InputError, OSError, ValueError) as error:
         line = (str(error).splitlines() or [type(error).__name__])[0]
-        return line.replace(source.source, Path(source.source).name)  # another machine's may differ
+        return source.without_folder(line)
 
 
 def _prepare(spec: Spec, source: SceneSource, path: Path) -> str | None:

@@ -33,6 +33,10 @@ class SceneSource:
         """What is seen where no Gaussian is."""
         return named_scene(self.source).color if self.ours else WHITE
 
+    def without_folder(self, line: str) -> str:
+        """A line with the file's name in place of its path, which another machine may have not."""
+        return line.replace(self.source, Path(self.source).name)
+
     def provenance(self) -> dict[str, str]:
         """What a sample says of it; a file by its bytes, since its name may mean another one."""
         if self.ours:
