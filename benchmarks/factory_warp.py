@@ -290,7 +290,14 @@ def shown(rows: dict[str, dict[str, float]]) -> Table:
         table.add_row(view, f"{row['flow']:.1f}", f"{100 * row['inside_part']:.0f}", *cells)
     reached = (str(sum(r.get(name, 0) >= ASKED for r in rows.values())) for name in names)
     table.add_row(f"of {len(rows)}, reached by", "", "", *reached)
+    table.add_row("all together", "", "", *(together(rows, name) for name in names))
     return table
+
+
+def together(rows: dict[str, dict[str, float]], name: str) -> str:
+    """dB of the mean squared error of all views, each counting alike."""
+    errors = [10 ** (-row[name] / 10) for row in rows.values() if name in row]
+    return f"{-10 * np.log10(np.mean(errors)):.1f}" if errors else "-"
 
 
 def main() -> None:

@@ -34,7 +34,7 @@ class SceneSource:
         return named_scene(self.source).color if self.ours else WHITE
 
     def without_folder(self, line: str) -> str:
-        """A line with the file's name in place of its path, which another machine may have not."""
+        """A line with the file's name in place of its path, which another machine may not have."""
         return line.replace(self.source, Path(self.source).name)
 
     def provenance(self) -> dict[str, str]:
