@@ -295,7 +295,7 @@ def shown(rows: dict[str, dict[str, float]]) -> Table:
 
 
 def together(rows: dict[str, dict[str, float]], name: str) -> str:
-    """dB of the mean squared error of all views, each counting alike."""
+    """Decibels of the mean squared error of all views, each counting alike."""
     errors = [10 ** (-row[name] / 10) for row in rows.values() if name in row]
     return f"{-10 * np.log10(np.mean(errors)):.1f}" if errors else "-"
 

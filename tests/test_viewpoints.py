@@ -159,6 +159,13 @@ def test_films_take_a_camera_a_frame_and_pages_the_first(tmp_path):
         export(animation, tmp_path, ["png"], camera=cameras[:3])
 
 
+def test_what_is_too_small_in_the_picture_is_not_seen():
+    animation = hopping()
+    camera = default_camera(animation, (90, 60))
+    assert frames_seen(animation, camera, least=0.002) == 1
+    assert frames_seen(animation, camera, least=0.5) == 0
+
+
 # --- a camera in something ------------------------------------------------------------------------
 
 

@@ -14,6 +14,7 @@ from .draws import ViewDraw
 from .spec import Spec
 
 HARDLY_SEEN, IN_SOMETHING = "hardly seen", "camera in something"  # why a view is refused
+SMALLEST = 5e-4  # of the picture: pushed objects that take less are not seen in it
 MAKE: dict[str, Any] = {"still": default_camera, "orbit": orbit_path, "follow": follow_path}
 
 
@@ -36,7 +37,8 @@ class Sight(NamedTuple):
 
 def sight(animation: Animation, cameras: Camera | list[Camera]) -> Sight:
     """Looked at in a few small frames, and for all places of the camera."""
-    return Sight(frames_seen(animation, cameras), veiled(animation, cameras))
+    seen = frames_seen(animation, cameras, least=SMALLEST)
+    return Sight(seen, veiled(animation, cameras))
 
 
 def each(cameras: Camera | list[Camera], frames: int) -> list[Camera]:
