@@ -19,6 +19,7 @@ from newtongs.scene.framing import default_camera, paper_orbit, swept_points
 from newtongs.scene.io.formats import save
 from newtongs.scene.placing import extent, moved
 from newtongs.scene.world_frame import WorldFrame
+from newtongs.stage import pick
 from newtongs.state import State
 from newtongs.templates import template
 
@@ -275,6 +276,23 @@ def test_several_objects_each_with_its_own_push():
     assert high[0] > high[1] + 0.3
     with pytest.raises(InputError, match="overlaps"):
         newtongs.animate(scene, pushes=[Push("id:0"), Push("all")], up=(0, 1, 0), floor=0.0)
+
+
+def test_what_neighbours_share_belongs_to_the_first():
+    row = GaussianScene.make(
+        means=torch.stack(
+            [torch.linspace(-1, 1, 201), torch.full((201,), 0.5), torch.zeros(201)], -1
+        ),
+        scales=torch.full((201,), 0.01),
+    )
+    ends = [Push(f"sphere:{x},0.5,0,0.53") for x in (-0.5, 0.5)]
+    stage = pick(row, ends, up=(0, 1, 0), height=0.0, whole=False)
+    counts = [int((stage.scene.ids == i).sum()) for i in (0, 1)]
+    assert counts[0] > counts[1] > 90
+    assert sum(counts) == 201
+    far = [Push(f"sphere:{x},0.5,0,0.6") for x in (-0.5, 0.5)]
+    with pytest.raises(InputError, match=r"object 1 .* overlaps"):
+        pick(row, far, up=(0, 1, 0), height=0.0, whole=False)
 
 
 def test_two_marked_objects_are_found_by_themselves():

@@ -15,17 +15,18 @@ from newtongs.errors import InputError
 from newtongs.factory import casts
 from newtongs.factory import pool as pools
 from newtongs.factory import shards as shard_files
-from newtongs.factory.caption import one_each
+from newtongs.factory.caption import caption, one_each
 from newtongs.factory.casts import prepare
 from newtongs.factory.cluster import check_address
 from newtongs.factory.distributions import Numbers
 from newtongs.factory.draws import draw, pushes_of
+from newtongs.factory.film import make_film
 from newtongs.factory.run import by_reason, check_folder, check_space, produce
 from newtongs.factory.sample import Clock, Refused, make_sample
-from newtongs.factory.scenes import divided, find_scenes, splits_of_shards, whole_parts
+from newtongs.factory.scenes import SceneSource, divided, find_scenes, splits_of_shards, whole_parts
 from newtongs.factory.shards import entry, is_done, make_shard, shards_of
-from newtongs.factory.spec import load_spec, shipped
-from newtongs.factory.views import Sight
+from newtongs.factory.spec import Objects, Spec, load_spec, shipped
+from newtongs.factory.views import Sight, frames_large
 from newtongs.stage import floor_of, opened
 from newtongs.state import State
 
@@ -388,12 +389,75 @@ def test_captions_have_their_articles():
     assert one_each(["cereal box", "object"]) == "a cereal box and an object"
 
 
-def test_loose_things_that_were_found_twice_are_one():
+def test_what_was_found_twice_is_one_object(monkeypatch):
+    """Of neighbours the first keeps what they share; what shares more than a tenth is no other."""
     place = opened("kitchen_table")
-    floor = floor_of(place)
-    found = casts.beside(place, floor, ["id:0"], ["id:1", "all", "id:2"], apart=True)
-    assert set(found) == {"id:1", "id:2"}
-    assert "all" in casts.beside(place, floor, ["id:0"], ["id:1", "all"], apart=False)
+    floor, real = floor_of(place), casts.select
+    spec = Spec("a", ("kitchen_table",))
+    foot = place.scene.ids == 1
+
+    def growing(scene, name, **rest):
+        chosen = real(scene, name, **rest)
+        rows = foot.nonzero().squeeze(-1)[: {"id:0": int(foot.sum()) // 2, "id:2": 5}.get(name, 0)]
+        mask = chosen.mask.clone()
+        mask[rows] = True
+        return chosen._replace(mask=mask)
+
+    monkeypatch.setattr(casts, "select", growing)
+    masks, left_out = casts.candidates(spec, place, floor)
+    assert [*masks] == ["id:0", "id:2", "id:3"]
+    assert left_out == ["id:1: it overlaps with id:0"]
+
+
+def test_an_object_that_cannot_be_selected_costs_no_other(monkeypatch):
+    real = casts.select
+
+    def below(scene, name, **rest):
+        if name == "id:2":
+            raise InputError("the object lies 0.1 below the floor")
+        return real(scene, name, **rest)
+
+    monkeypatch.setattr(casts, "select", below)
+    spec = Spec("a", ("kitchen_table",), objects=Objects(loose="all"))
+    ready = prepare(spec, SceneSource("kitchen_table", "kitchen_table"))
+    assert all(sorted(cast.selects) == ["id:0", "id:1", "id:3"] for cast in ready.casts["world"])
+    assert ready.provenance["left_out"] == "id:2: the object lies 0.1 below the floor"
+
+
+def test_nothing_to_aim_at_is_a_line_and_no_crash(tmp_path):
+    text = """name = "a"
+    scenes = ["sunny_park"]
+    objects.loose = "all"
+    pushes.aim = "loose"
+    """
+    spec, home = spec_of(tmp_path, text)
+    (scene,) = find_scenes(spec, home)
+    assert "no other object is there to aim at" in pools.prepared_or_why(spec, scene)
+
+
+def test_what_takes_a_few_pixels_is_hardly_seen():
+    ids = np.zeros((4, 100, 100), np.uint8)
+    ids[0, :2, :2], ids[1, :3, :3], ids[2, :3, :3], ids[3] = 1, 1, 3, 2
+    assert frames_large(ids, 1) == 0.25
+    assert frames_large(ids, 2) == 0.5
+
+
+def test_a_caption_tells_of_each_pushed_object(tmp_path):
+    text = """name = "a"
+    scenes = ["kitchen_table"]
+    frames = 9
+    objects.pushed = 2
+    objects.loose = "all"
+    """
+    spec, home = spec_of(tmp_path, text)
+    (scene,) = find_scenes(spec, home)
+    drawn = draw(spec, [scene], 0, 0)
+    film = make_film(drawn.cast_of(prepare(spec, scene).casts["world"]), drawn, spec)
+    said = caption(film, scene)
+    for push in pushes_of(drawn, film.cast, spec):
+        speed = np.linalg.norm(push.velocity)
+        assert f"at {speed:.1f} metres a second" in said
+    assert " and a" in said.split(",")[0]
 
 
 def test_a_camera_in_something_is_drawn_anew_and_counted(tmp_path, monkeypatch):

@@ -12,7 +12,8 @@ from newtongs.exports import export
 from newtongs.render.veils import EXTENT, REACH, gaps, veiled
 from newtongs.render.viewpoints import Viewpoint, clear_camera, clear_viewpoint, frames_seen
 from newtongs.scene import GaussianScene, join
-from newtongs.scene.animation import Animation
+from newtongs.scene.animation import About, Animation, ObjectAbout
+from newtongs.scene.frames import FIRST
 from newtongs.scene.framing import (
     default_camera,
     follow_path,
@@ -159,13 +160,6 @@ def test_films_take_a_camera_a_frame_and_pages_the_first(tmp_path):
         export(animation, tmp_path, ["png"], camera=cameras[:3])
 
 
-def test_what_is_too_small_in_the_picture_is_not_seen():
-    animation = hopping()
-    camera = default_camera(animation, (90, 60))
-    assert frames_seen(animation, camera, least=0.002) == 1
-    assert frames_seen(animation, camera, least=0.5) == 0
-
-
 # --- a camera in something ------------------------------------------------------------------------
 
 
@@ -226,6 +220,34 @@ def test_what_is_in_the_plane_of_the_lens_veils_though_it_is_below_it():
     assert veiled(hopping(slab(-0.1)), camera) > 0.05
     assert veiled(hopping(slab(-0.4)), camera) == 0  # behind the lens, which looks down
     assert veiled(hopping(slab(0.5)), camera) == 0  # before it
+
+
+def test_what_is_loose_veils_where_it_is_and_what_is_pushed_does_not():
+    """A loose object around the camera from frame 4 on, where it has come by then."""
+    animation = hopping()
+    camera = default_camera(animation, (90, 60))
+    times, z = animation.times, animation.states[0]
+    away = z.clone()
+    away[:, :3] = away[:1, :3] + torch.tensor([0.0, 50.0, 0.0])
+    away[4:, :3] = camera.position + 0.3 * camera.w2c[2, :3]
+    thing = ball(away[0, :3], 0.2, opacity=0.5).replace(ids=torch.ones(1))
+    about = About(objects=(ObjectAbout(0), ObjectAbout(1, loose=True)))
+    moving = Animation(join(animation.scene, thing), times, {0: z, 1: away}, about=about)
+    assert 0.3 < veiled(moving, camera) <= 0.5
+    assert veiled(moving, [camera] * 9) == veiled(moving, camera)
+    away[4:] = away[0]
+    apart = Animation(join(animation.scene, thing), times, {0: z, 1: away}, about=about)
+    assert veiled(apart, camera) == 0
+
+
+def test_what_is_there_in_frame_0_alone_veils_nothing():
+    animation = hopping()
+    camera = default_camera(animation, (90, 60))
+    fog = ball(camera.position + 0.3 * camera.w2c[2, :3], 0.2)
+    presence = torch.zeros(len(animation.scene) + 1, dtype=torch.uint8)
+    presence[-1] = FIRST
+    assert veiled(hopping(fog), camera) > 0.3
+    assert veiled(hopping(fog, presence=presence), camera) == 0
 
 
 def test_the_worst_frame_of_a_moving_camera_counts():

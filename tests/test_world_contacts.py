@@ -7,7 +7,7 @@ import torch
 from newtongs.actors import make_bodies
 from newtongs.animator import frame_times
 from newtongs.errors import InputError
-from newtongs.factory.casts import PHYSICS, make_cast
+from newtongs.factory.casts import PHYSICS, candidates, make_cast
 from newtongs.factory.contacts import floor_contacts
 from newtongs.factory.spec import Spec
 from newtongs.pushes import Push
@@ -28,7 +28,9 @@ def ball(**state):
 def bowling():
     place = opened("bowling")
     spec = Spec("test", ("bowling",))
-    cast = make_cast(place, floor_of(place), PHYSICS["world"], ["id:0"], spec, "all")
+    floor = floor_of(place)
+    masks, _ = candidates(spec, place, floor)
+    cast = make_cast(place, floor, PHYSICS["world"], ["id:0"], spec, "all", masks)
     push = Push(velocity=(5.0, 1.0, 0.3), spin=(1.0, 2.0, -10.0), restitution=0.6, mass=2.0)
     bodies = make_bodies(cast.stage, [push], PHYSICS["world"], 2.0, None, cast.shapes)
     return bodies, cast.ground.surroundings

@@ -36,7 +36,7 @@ MOST_LOOSE = 40  # objects that wait to be hit
 SURE = 0.6  # score of a floor from which it is no plinth's top
 UPRIGHT = 0.99  # cosine between two ups that are the same
 SAME = 0.5  # overlap over union from which two selections are the same object
-OVERLAP = 0.1  # share of a loose object that may belong to another before it is left out
+OVERLAP = 0.1  # share of an object that may belong to another: more of it is the same object
 FLAT = 0.4  # height over width of a cluster, below which it is a patch of the ground
 UP: Vector = (0.0, 1.0, 0.0)  # in our own scenes
 
@@ -195,7 +195,7 @@ def pick(
     floor = known or floor_of(place, up, height)
     world, carrying = WorldFrame.of_floor(floor.up, floor.height), floor.carrying
     chosen = [_select(given, carrying, push, i, cameras) for i, push in enumerate(pushes)]
-    _refuse_overlap(chosen, pushes)
+    chosen = _disjoint(chosen, pushes)
     ground = WorldFrame.of_floor(carrying.up, carrying.height)
     points = ground.to_physics(given.means) if whole else None
     memory = memory or Memory()
@@ -267,14 +267,22 @@ def lifted_scale(thing: GaussianScene) -> float:
     return State(lift(thing)).s.mean().item()
 
 
-def _refuse_overlap(chosen: Sequence[Selection], pushes: Sequence[Push]) -> None:
-    if not chosen:
-        return
-    taken = torch.zeros_like(chosen[0].mask)
+def _disjoint(chosen: Sequence[Selection], pushes: Sequence[Push]) -> list[Selection]:
+    """What neighbours share, a piece of the ground at their feet, belongs to the first of them."""
+    out: list[Selection] = []
     for index, (one, push) in enumerate(zip(chosen, pushes, strict=True)):
-        if (taken & one.mask).any():
+        if any(overlap(one.mask, other.mask) for other in out):
             raise InputError(f"object {index} ({push.select}) overlaps with one named before it")
-        taken |= one.mask
+        for other in out:
+            one = one._replace(mask=one.mask & ~other.mask)
+        out.append(one)
+    return out
+
+
+def overlap(one: Tensor, other: Tensor) -> bool:
+    """Whether two selections ``(N,)`` share more than neighbours may: they are not two objects."""
+    shared = int((one & other).sum())
+    return shared > OVERLAP * min(int(one.sum()), int(other.sum()))
 
 
 def _apart(

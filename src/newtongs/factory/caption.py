@@ -44,7 +44,8 @@ def caption(film: Film, source: SceneSource) -> str:
     """What is thrown, what it hits, what falls, and from where it is seen."""
     names = [thing(source, select) for select in film.cast.selects]
     pushed = film.cast.stage.count
-    said = f"{one_each(names[:pushed])} {_motion(film)}"
+    starts = [f"{one_each([name])} {_motion(film, i)}" for i, name in enumerate(names[:pushed])]
+    said = " and ".join(starts)
     said = said[0].upper() + said[1:]
     hit = _hit(film, names)
     more = [hit] if hit else []
@@ -62,16 +63,15 @@ def one_each(names: Sequence[str]) -> str:
     return " and ".join(f"{'an' if name[0] in 'aeiou' else 'a'} {name}" for name in names)
 
 
-def _motion(film: Film) -> str:
-    """How the first object starts."""
-    several = film.cast.stage.count > 1
+def _motion(film: Film, index: int) -> str:
+    """How an object starts."""
     if film.draw.motion is not None:
-        return f"{'move' if several else 'moves'} in {film.draw.motion.replace('_', ' ')}"
-    v = State(film.states[0, 0]).v.numpy()
+        return f"moves in {film.draw.motion.replace('_', ' ')}"
+    v = State(film.states[0, index]).v.numpy()
     speed = float(np.linalg.norm(v))
     steep = math.degrees(math.atan2(v[1], math.hypot(v[0], v[2])))
     way = "thrown up" if steep > 55 else "tossed" if steep > 20 else "pushed"
-    return f"{'are' if several else 'is'} {way} at {speed:.1f} metres a second"
+    return f"is {way} at {speed:.1f} metres a second"
 
 
 def _hit(film: Film, names: list[str]) -> str:
@@ -81,10 +81,10 @@ def _hit(film: Film, names: list[str]) -> str:
     met = {int(b) for a, b in zip(first, second, strict=True) if a != SCENE and a < pushed <= b}
     if met:
         words = sorted({names[i] for i in met})
-        return f"{'hits' if pushed == 1 else 'hit'} {one_each(words)}"
+        return f"{'hits' if pushed == 1 else 'they hit'} {one_each(words)}"
     if film.draw.motion is not None or not len(first):
         return ""
-    return "touches down" if pushed == 1 else "touch down"
+    return "touches down" if pushed == 1 else "they touch down"
 
 
 def _moved(film: Film) -> np.ndarray:

@@ -1,13 +1,13 @@
 """A scene made ready once for all its films: objects taken out, their shapes, what is solid."""
 
 import hashlib
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from dataclasses import replace as changed
 from typing import Any
 
 import numpy as np
-import torch
+from torch import Tensor
 
 from ..actors import make_bodies
 from ..errors import InputError
@@ -15,8 +15,9 @@ from ..ground import Ground, make_ground
 from ..pushes import PAPER, Physics, Push, filled
 from ..scene.find.clusters import cluster
 from ..scene.find.floor import Floor
+from ..scene.find.selection import select
 from ..scene.gaussians import BACKGROUND
-from ..stage import Opened, Stage, floor_of, on_cpu, opened, pick
+from ..stage import Opened, Stage, floor_of, on_cpu, opened, overlap, pick
 from ..staging import settle
 from ..threads import one_thread
 from ..world.shapes import Shape
@@ -61,44 +62,41 @@ def prepare(spec: Spec, source: SceneSource) -> Prepared:
     place = opened(source.source)
     place = place._replace(scene=on_cpu(place.scene))
     floor = floor_of(place)
-    choices = _choices(spec, candidates(spec, place, floor), source.id)
-    casts, left_out = _casts(spec, place, floor, choices)
+    masks, left_out = candidates(spec, place, floor)
+    casts = _casts(spec, place, floor, masks, source.id, left_out)
     said = {"left_out": source.without_folder("; ".join(left_out))} if left_out else {}
     return Prepared(source, casts, source.provenance() | said)
 
 
-def _casts(
-    spec: Spec, place: Opened, floor: Floor, choices: Sequence[tuple[str, ...]]
-) -> tuple[dict[Kind, tuple[Cast, ...]], list[str]]:
-    """The first choices that can be staged, as many as are asked for, and why others cannot.
+def candidates(spec: Spec, place: Opened, floor: Floor) -> tuple[dict[str, Tensor], list[str]]:
+    """Selections of the objects that may move, with their Gaussians ``(N,)``, and why others not.
 
-    Of what was found some is no thing that can fall: a piece of a wall, say. What was named must be
-    one.
+    Of what was found some is no object, or the same as another. What was named must be one.
     """
-    made: dict[Any, Cast] = {}
-    usable: list[list[Cast]] = []
+    masks: dict[str, Tensor] = {}
     left_out: list[str] = []
-    for pushed in choices:
+    for name in _names(spec, place, floor):
         try:
-            kinds = spec.dynamics.kinds
-            usable.append([_cached(made, place, floor, spec, kind, pushed) for kind in kinds])
+            mask = select(place.scene, name, floor=floor.carrying).mask
+            if same := [other for other, its in masks.items() if overlap(mask, its)]:
+                raise InputError(f"it overlaps with {same[0]}")
+            masks[name] = mask
         except InputError as error:
-            left_out.append(f"{', '.join(pushed)}: {error}")
-            if spec.objects.select != "found" or len(left_out) == len(choices):
+            left_out.append(f"{name}: {error}")
+            if spec.objects.select != "found":
                 raise
-        if len(usable) == spec.objects.casts:
-            break
-    by_kind = zip(*usable, strict=True)
-    return dict(zip(spec.dynamics.kinds, by_kind, strict=True)), left_out
+    if not masks:
+        raise InputError("; ".join(left_out))
+    return masks, left_out
 
 
-def candidates(spec: Spec, place: Opened, floor: Floor) -> list[str]:
-    """Selections of the objects that may move."""
-    select = spec.objects.select
-    if select == "all":
+def _names(spec: Spec, place: Opened, floor: Floor) -> list[str]:
+    """Selections of all that the spec asks for."""
+    asked = spec.objects.select
+    if asked == "all":
         return ["all"]
-    if select != "found":
-        return list(select)
+    if asked != "found":
+        return list(asked)
     marks = [i for i in place.scene.object_ids if i != BACKGROUND]
     if marks:
         return [f"id:{i}" for i in marks]
@@ -108,6 +106,30 @@ def candidates(spec: Spec, place: Opened, floor: Floor) -> list[str]:
     if not found:
         raise InputError("no object was found in it")
     return [f"cluster:{c.id}" for c in found[:MOST_CANDIDATES]]
+
+
+def _casts(
+    spec: Spec, place: Opened, floor: Floor, masks: Mapping[str, Tensor], scene: str,
+    left_out: list[str],
+) -> dict[Kind, tuple[Cast, ...]]:  # fmt: skip
+    """The first choices that can be staged, as many as are asked for; ``left_out`` gets others."""
+    made: dict[Any, Cast] = {}
+    usable: list[list[Cast]] = []
+    kinds = spec.dynamics.kinds
+    for pushed in _choices(spec, [*masks], scene):
+        try:
+            usable.append(
+                [_cached(made, place, floor, spec, kind, pushed, masks) for kind in kinds]
+            )
+        except InputError as error:
+            left_out.append(f"{', '.join(pushed)}: {error}")
+            if spec.objects.select != "found":
+                raise
+        if len(usable) == spec.objects.casts:
+            break
+    if not usable:
+        raise InputError("; ".join(left_out))
+    return dict(zip(kinds, zip(*usable, strict=True), strict=True))
 
 
 def _choices(spec: Spec, names: Sequence[str], scene: str) -> list[tuple[str, ...]]:
@@ -126,7 +148,7 @@ def _choices(spec: Spec, names: Sequence[str], scene: str) -> list[tuple[str, ..
 
 def _cached(
     made: dict[Any, Cast], place: Opened, floor: Floor, spec: Spec, kind: Kind,
-    pushed: tuple[str, ...],
+    pushed: tuple[str, ...], masks: Mapping[str, Tensor],
 ) -> Cast:  # fmt: skip
     """Kinds that differ in their forces alone share one cast."""
     loose = spec.objects.loose if kind in ("world", "learned", "motions") else 0
@@ -134,22 +156,20 @@ def _cached(
     key = pushed, kind == "paper", contact or "world", loose
     if key not in made:
         physics = changed(PHYSICS[kind], contact="paper") if contact else PHYSICS[kind]
-        made[key] = make_cast(place, floor, physics, pushed, spec, loose)
+        made[key] = make_cast(place, floor, physics, pushed, spec, loose, masks)
     return made[key]
 
 
 def make_cast(
     place: Opened, floor: Floor, physics: Physics, pushed: Sequence[str], spec: Spec,
-    loose: int | str,
+    loose: int | str, masks: Mapping[str, Tensor],
 ) -> Cast:  # fmt: skip
     """The stage of some pushed objects and the loose ones around them."""
-    waiting: list[str] = []
-    if loose:
-        others = [n for n in candidates(spec, place, floor) if n not in pushed]
-        found = spec.objects.select == "found"
-        nearest = beside(place, floor, pushed, others, apart=found)
-        most = MOST_OBJECTS - len(pushed)
-        waiting = nearest[: most if loose == "all" else int(loose)]
+    most = MOST_OBJECTS - len(pushed) if loose == "all" else int(loose)
+    others = [name for name in masks if name not in pushed]
+    waiting = by_distance(place, pushed[0], others, masks)[:most]
+    if spec.pushes.aim == "loose" and not waiting:
+        raise InputError("no other object is there to aim at")
     selects = (*pushed, *waiting)
     pushes = [filled(changed(STANDING, select=s), physics) for s in selects]
     stage = pick(place, pushes, known=floor, whole=not physics.literal)
@@ -159,23 +179,9 @@ def make_cast(
     return Cast(stage, tuple(body.shape for body in bodies), ground, selects)
 
 
-def beside(
-    place: Opened, floor: Floor, pushed: Sequence[str], others: Sequence[str], *, apart: bool
+def by_distance(
+    place: Opened, first: str, others: Sequence[str], masks: Mapping[str, Tensor]
 ) -> list[str]:
-    """Other objects, the nearest to the first pushed one first.
-
-    With ``apart``, what shares Gaussians with an object before it is left out: that is one thing
-    found twice.
-    """
-    from ..scene.find.selection import select
-
-    masks = {n: select(place.scene, n, floor=floor.carrying).mask for n in (*pushed, *others)}
-    middles = {name: place.scene.means[mask].double().mean(0) for name, mask in masks.items()}
-    taken = torch.stack([masks[name] for name in pushed]).any(0)
-    out = []
-    for name in sorted(others, key=lambda n: float((middles[n] - middles[pushed[0]]).norm())):
-        if apart and (taken & masks[name]).any():
-            continue
-        out.append(name)
-        taken |= masks[name]
-    return out
+    """Other objects, the nearest to the first one first."""
+    middles = {n: place.scene.means[masks[n]].double().mean(0) for n in (first, *others)}
+    return sorted(others, key=lambda name: float((middles[name] - middles[first]).norm()))

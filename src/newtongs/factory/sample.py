@@ -22,7 +22,16 @@ from .labels import Array, ViewLabels, label_view
 from .renderers import pictures_by
 from .scenes import SceneSource
 from .spec import Spec
-from .views import HARDLY_SEEN, IN_SOMETHING, Sight, cameras_of, each, in_physics, sight
+from .views import (
+    HARDLY_SEEN,
+    IN_SOMETHING,
+    Sight,
+    cameras_of,
+    each,
+    frames_large,
+    in_physics,
+    sight,
+)
 
 THUMB = 64  # pixels a side
 Load = Callable[[str], Prepared | str]
@@ -112,6 +121,7 @@ def _attempt(
     by, color = pictures_by(spec.renderer), prepared.source.color
     labels = [label_view(film.animation, view, color, by) for view in views]
     clock.lap("draw and label")
+    _require_size(spec, film, labels)
     files = dict(_files(spec, film, prepared, labels, views, sights, failures))
     clock.lap("encode")
     row = _row(spec, film, prepared, labels, sights, failures, files)
@@ -133,6 +143,13 @@ def _require_sight(spec: Spec, sights: list[Sight]) -> None:
         raise Refused(HARDLY_SEEN, f"seen in {seen:.0%} of the frames")
     if veiled > spec.most_veiled:
         raise Refused(IN_SOMETHING, f"it takes {veiled:.0%} of a picture")
+
+
+def _require_size(spec: Spec, film: Film, labels: list[ViewLabels]) -> None:
+    """Only the labels tell how large things are: in a small picture a point is a blot."""
+    large = min(frames_large(view.ids, film.cast.stage.count) for view in labels)
+    if large < spec.least_seen:
+        raise Refused(HARDLY_SEEN, f"larger than a few pixels in {large:.0%} of the frames")
 
 
 def _thumb(labels: ViewLabels) -> Array:

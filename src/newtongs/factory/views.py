@@ -2,6 +2,8 @@
 
 from typing import Any, NamedTuple
 
+import numpy as np
+import numpy.typing as npt
 import torch
 
 from ..render.veils import veiled
@@ -14,7 +16,7 @@ from .draws import ViewDraw
 from .spec import Spec
 
 HARDLY_SEEN, IN_SOMETHING = "hardly seen", "camera in something"  # why a view is refused
-SMALLEST = 5e-4  # of the picture: pushed objects that take less are not seen in it
+SMALLEST = 5e-4  # of the picture, 33 pixels of 256 x 256: what takes less is hardly seen
 MAKE: dict[str, Any] = {"still": default_camera, "orbit": orbit_path, "follow": follow_path}
 
 
@@ -37,8 +39,13 @@ class Sight(NamedTuple):
 
 def sight(animation: Animation, cameras: Camera | list[Camera]) -> Sight:
     """Looked at in a few small frames, and for all places of the camera."""
-    seen = frames_seen(animation, cameras, least=SMALLEST)
-    return Sight(seen, veiled(animation, cameras))
+    return Sight(frames_seen(animation, cameras), veiled(animation, cameras))
+
+
+def frames_large(ids: npt.NDArray[np.uint8], pushed: int) -> float:
+    """Part of the frames ``(T, H, W)`` in which the first objects take more than a few pixels."""
+    sizes = ((ids > 0) & (ids <= pushed)).mean((1, 2))
+    return float((sizes >= SMALLEST).mean())
 
 
 def each(cameras: Camera | list[Camera], frames: int) -> list[Camera]:

@@ -6,15 +6,16 @@ plane of its lens: splatting projects a Gaussian by a linear map around its cent
 there as large as the picture.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import replace as changed
 
 import torch
 from torch import Tensor
 
 from .. import rotations
-from ..scene import Camera, GaussianScene
+from ..scene import Camera, GaussianScene, join
 from ..scene.animation import Animation
+from ..scene.frames import FIRST, AnimatedScene
 from ..scene.framing import pushed
 from ..state import State
 from ..threads import one_thread
@@ -30,17 +31,26 @@ REACH = 0.05  # of the way to the pushed objects: what comes nearer to a camera 
 def veiled(animation: Animation, cameras: Camera | Sequence[Camera]) -> float:
     """The part of a picture, 0 to 1, that is lost to what the camera stands in; the worst frame's.
 
-    ``cameras`` are one for all frames, or one a frame. What moves veils nothing: it is looked at.
+    ``cameras`` are one for all frames, or one a frame. The pushed objects veil nothing: they are
+    what is looked at.
     """
     if not can_tell(animation):
         return 0.0
     every = [cameras] * len(animation) if isinstance(cameras, Camera) else cameras
     eyes = torch.stack([camera.position.double() for camera in every])
-    reach = REACH * (_middles(animation) - eyes).norm(dim=-1)
-    scene = _unmoved(animation)
+    reach = (REACH * (_middles(animation) - eyes).norm(dim=-1)).tolist()
+    still, loose = _unmoved(animation), _loose(animation)
     if isinstance(cameras, Camera):  # its worst frame is that of the farthest reach
-        return _veil(scene, cameras, float(reach.max()))
-    return max(_veil(scene, c, r) for c, r in zip(every, reach.tolist(), strict=True))
+        near = [_near(still, cameras, max(reach))] * len(every)
+    else:
+        near = [_near(still, camera, r) for camera, r in zip(every, reach, strict=True)]
+    parts = []
+    for t, camera in enumerate(every):
+        here = near[t] if loose is None else join(near[t], _near(loose[t], camera, reach[t]))
+        parts.append(
+            float(render(here, small(camera), backend="ewa").alpha.mean()) if len(here) else 0.0
+        )
+    return max(parts)
 
 
 def _middles(animation: Animation) -> Vec3:
@@ -50,18 +60,26 @@ def _middles(animation: Animation) -> Vec3:
 
 
 def _unmoved(animation: Animation) -> GaussianScene:
-    """What follows no state, without the colours that hang on the side."""
-    scene = animation.scene
-    still = ~torch.isin(scene.ids, torch.tensor([*animation.states]).to(scene.ids))
-    return changed(scene, sh=scene.sh[:, :1])[still]
+    """What follows no state and is there after frame 0, without colours that hang on the side."""
+    scene, there = animation.scene, ~_of(animation, animation.states)
+    if animation.presence is not None:
+        there &= animation.presence != FIRST
+    return changed(scene, sh=scene.sh[:, :1])[there]
 
 
-def _veil(scene: GaussianScene, camera: Camera, reach: float) -> float:
-    """Part of one picture that is covered by what comes within ``reach`` of the camera."""
-    near = _near(scene, camera, reach)
-    if not len(near):
-        return 0.0
-    return float(render(near, small(camera), backend="ewa").alpha.mean())
+def _loose(animation: Animation) -> AnimatedScene | None:
+    """The objects that were not pushed, on their ways; None without any."""
+    ways = {i: z for i, z in animation.states.items() if i not in pushed(animation)}
+    if not ways:
+        return None
+    scene = changed(animation.scene, sh=animation.scene.sh[:, :1])[_of(animation, ways)]
+    return AnimatedScene(scene, {i: z[0] for i, z in ways.items()}, ways, form=animation.form)
+
+
+def _of(animation: Animation, indices: Iterable[int]) -> Tensor:
+    """Which Gaussians ``(N,)`` belong to some objects."""
+    ids = animation.scene.ids
+    return torch.isin(ids, torch.tensor([*indices]).to(ids))
 
 
 def _near(scene: GaussianScene, camera: Camera, reach: float) -> GaussianScene:
@@ -76,7 +94,10 @@ def _near(scene: GaussianScene, camera: Camera, reach: float) -> GaussianScene:
 
 
 def gaps(scene: GaussianScene, eye: Vec3) -> Tensor:
-    """How far ``(N,)`` an eye is from where each Gaussian ends towards it; negative inside."""
+    """How far ``(N,)`` an eye is from where each Gaussian ends on the line to its centre.
+
+    Negative inside. What is flat may come nearer beside that line.
+    """
     away = eye.to(scene.means) - scene.means
     local = (rotations.to_matrix(scene.quats).mT @ away.unsqueeze(-1)).squeeze(-1)
     deviations = (local / scene.log_scales.exp()).norm(dim=-1)

@@ -93,22 +93,19 @@ def _best(views: Sequence[Viewpoint]) -> Viewpoint:
 
 
 @one_thread()
-def frames_seen(
-    animation: Animation, cameras: Camera | Sequence[Camera], *, least: float = 0.0
-) -> float:
+def frames_seen(animation: Animation, cameras: Camera | Sequence[Camera]) -> float:
     """Part of the frames, 0 to 1, in which enough of the pushed objects is to be seen.
 
-    ``cameras`` are one for all frames, or one a frame. ``least`` is the part of a picture that the
-    objects must take to be seen in it.
+    ``cameras`` are one for all frames, or one a frame.
     """
     if not can_tell(animation):
         return 1.0
     stage = _Stage.of(animation, 2 * FRAMES)
     if isinstance(cameras, Camera):
-        parts, sizes = stage.seen_and_size(small(cameras))
+        parts = stage.seen(small(cameras))
     else:
-        parts, sizes = stage.seen_and_size([small(cameras[t]) for t in stage.frames])
-    return float(((parts >= SHOWN) & (sizes >= least)).double().mean())
+        parts = stage.seen([small(cameras[t]) for t in stage.frames])
+    return float((parts >= SHOWN).double().mean())
 
 
 def can_tell(animation: Animation) -> bool:
@@ -143,16 +140,10 @@ class _Stage(NamedTuple):
 
     def seen(self, cameras: Camera | list[Camera]) -> Tensor:
         """Part ``(F,)`` of the objects that is seen in each frame."""
-        return self.seen_and_size(cameras)[0]
-
-    def seen_and_size(self, cameras: Camera | list[Camera]) -> tuple[Tensor, Tensor]:
-        """The part of the objects that is seen, and the part of the picture it takes, ``(F,)``."""
         shown, whole = (_white(x, cameras) for x in (self.whole, self.alone))
         each = repeat(cameras) if isinstance(cameras, Camera) else cameras
         inside = [_inside(f.means, camera) for f, camera in zip(self.alone, each, strict=False)]
-        one = cameras if isinstance(cameras, Camera) else cameras[0]
-        pixels = one.width * one.height
-        return torch.tensor(inside) * shown / whole.clamp_min(LEAST), shown / pixels
+        return torch.tensor(inside) * shown / whole.clamp_min(LEAST)
 
 
 class _Drawn(NamedTuple):
