@@ -191,7 +191,9 @@ def failures(rows: Sequence[dict[str, Any]], refused: dict[str, str]) -> str:
     if not all_of and not refused:
         return '<div class="plot">Every first attempt gave a film.</div>'
     out = counts("Reason", Counter(f["reason"] for f in all_of))
-    out += counts("Reason and scene", Counter(f"{f['reason']}: {f['scene']}" for f in all_of))
+    for reason in sorted({f["reason"] for f in all_of}):
+        its = Counter(f["scene"] for f in all_of if f["reason"] == reason)
+        out += counts(escaped(reason.capitalize()), its)
     refusals = Counter(f["line"] for f in all_of if f["reason"] not in (HARDLY_SEEN, IN_SOMETHING))
     out += counts("Words", refusals) if refusals else ""
     lines = "".join(f"<li>{escaped(s)}: {escaped(line)}</li>" for s, line in refused.items())
