@@ -44,13 +44,16 @@ def veiled(animation: Animation, cameras: Camera | Sequence[Camera]) -> float:
         near = [_near(still, cameras, max(reach))] * len(every)
     else:
         near = [_near(still, camera, r) for camera, r in zip(every, reach, strict=True)]
-    parts = []
-    for t, camera in enumerate(every):
-        here = near[t] if loose is None else join(near[t], _near(loose[t], camera, reach[t]))
-        parts.append(
-            float(render(here, small(camera), backend="ewa").alpha.mean()) if len(here) else 0.0
-        )
-    return max(parts)
+    if loose is not None:
+        near = [join(near[t], _near(loose[t], c, reach[t])) for t, c in enumerate(every)]
+    return max(_covered(scene, camera) for scene, camera in zip(near, every, strict=True))
+
+
+def _covered(scene: GaussianScene, camera: Camera) -> float:
+    """Part of a picture that a scene takes."""
+    if not len(scene):
+        return 0.0
+    return float(render(scene, small(camera), backend="ewa").alpha.mean())
 
 
 def _middles(animation: Animation) -> Vec3:
