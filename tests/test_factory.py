@@ -407,6 +407,8 @@ def test_what_was_found_twice_is_one_object(monkeypatch):
     masks, left_out = casts.candidates(spec, place, floor)
     assert [*masks] == ["id:0", "id:2", "id:3"]
     assert left_out == ["id:1: it overlaps with id:0"]
+    named = replace(spec, objects=Objects(select=("id:0", "id:1")))
+    assert [*casts.candidates(named, place, floor)[0]] == ["id:0", "id:1"]
 
 
 def test_an_object_that_cannot_be_selected_costs_no_other(monkeypatch):

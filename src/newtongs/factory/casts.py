@@ -71,19 +71,22 @@ def prepare(spec: Spec, source: SceneSource) -> Prepared:
 def candidates(spec: Spec, place: Opened, floor: Floor) -> tuple[dict[str, Tensor], list[str]]:
     """Selections of the objects that may move, with their Gaussians ``(N,)``, and why others not.
 
-    Of what was found some is no object, or the same as another. What was named must be one.
+    Of what was found some is no object, or the same as another. What was named must be one; it may
+    name a thing twice, as long as both are not in one cast.
     """
+    found = spec.objects.select == "found"
     masks: dict[str, Tensor] = {}
     left_out: list[str] = []
     for name in _names(spec, place, floor):
         try:
             mask = select(place.scene, name, floor=floor.carrying).mask
-            if same := [other for other, its in masks.items() if overlap(mask, its)]:
+            same = [other for other, its in masks.items() if found and overlap(mask, its)]
+            if same:
                 raise InputError(f"it overlaps with {same[0]}")
             masks[name] = mask
         except InputError as error:
             left_out.append(f"{name}: {error}")
-            if spec.objects.select != "found":
+            if not found:
                 raise
     if not masks:
         raise InputError("; ".join(left_out))
