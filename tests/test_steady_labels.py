@@ -5,6 +5,7 @@ import itertools
 import numpy as np
 import pytest
 import torch
+from lenses import Lens
 from test_film import cloud, through
 from test_render import SCENES, SKY
 from test_steady import FRONT, SMALL, THIN_IN_WIDE, met, shadow, thin_in_wide
@@ -17,7 +18,6 @@ from newtongs.scene.cameras import look_at
 from newtongs.threads import one_thread, sharing
 
 pytest.importorskip("numba")
-from newtongs.factory.labels import Lens
 from newtongs.render import render, render_frames, steady, steady_labels
 from newtongs.render.labels import NOTHING, Labels
 from newtongs.render.steady_tiles import Naming
@@ -42,33 +42,38 @@ def labelled(scene, camera, slots, objects=OBJECTS):
 
 
 def weighed(begin, end, tau, slots):
-    """Light and mean depth ``(objects + 1,)`` of each slot in one pixel, by quadrature."""
+    """Light, mean depth and depth of the flow ``(objects + 1,)`` of each slot in one pixel, by
+    quadrature."""
     nodes, shares = np.polynomial.legendre.leggauss(24)
-    light, weight, depth = 1.0, np.zeros(OBJECTS + 1), np.zeros(OBJECTS + 1)
+    light, (weight, depth, twice, flow_depth) = 1.0, np.zeros((4, OBJECTS + 1))
     for a, b in itertools.pairwise(np.unique(np.concatenate([begin, end]))):
         here = (begin <= a) & (b <= end)
         density = np.where(here, tau / (end - begin), 0.0)
         if not here.any():
             continue
         at = (a + b) / 2 + (b - a) / 2 * nodes
-        seen = shares * (b - a) / 2 * light * np.exp(-density.sum() * (at - a))
-        its = np.bincount(slots, density, OBJECTS + 1)
-        weight += its * seen.sum()
-        depth += its * (seen * at).sum()
+        left = light * np.exp(-density.sum() * (at - a))
+        part, its = shares * (b - a) / 2, np.bincount(slots, density, OBJECTS + 1)
+        weight += its * (part * left).sum()
+        depth += its * (part * left * at).sum()
+        twice += its * (part * left**2).sum()
+        flow_depth += its * (part * left**2 * at).sum()
         light *= np.exp(-density.sum() * (b - a))
-    return weight, depth / np.maximum(weight, 1e-12)
+    return weight, depth / np.maximum(weight, 1e-12), flow_depth / np.maximum(twice, 1e-24)
 
 
 def reference_labels(splat, slots):
-    """Slot, depth, share, and by how much the first is first; the last is 0 near a cut-off."""
-    out = np.zeros((4, splat.camera.height, splat.camera.width))
+    """As ``Labels``, and by how much the first slot is first; the last is 0 near a cut-off."""
+    out = np.zeros((5, splat.camera.height, splat.camera.width))
     for place, margin, begin, end, tau, its in met(splat):
-        weight, depth = weighed(begin, end, tau, slots[its])
+        weight, depth, flow_depth = weighed(begin, end, tau, slots[its])
         all_of = np.append(weight, 1 - weight.sum())
         best, lead = all_of.argmax(), np.diff(np.sort(all_of)[-2:])[0]
         share = weight[best] if best < OBJECTS else 1 - weight[:OBJECTS].sum()
-        z, slot = (0, NOTHING) if best > OBJECTS else (max(depth[best], NEAR), best)
-        out[:, *place] = slot, z, share, lead * (margin > 1e-4)
+        z, flow_z, slot = 0, 0, NOTHING
+        if best <= OBJECTS:
+            z, flow_z, slot = max(depth[best], NEAR), max(flow_depth[best], NEAR), best
+        out[:, *place] = slot, z, share, flow_z, lead * (margin > 1e-4)
     return out
 
 
@@ -76,13 +81,14 @@ def reference_labels(splat, slots):
 def test_labels_are_those_of_the_reference(kind):
     scene = SCENES[kind]()[:150]
     slots = np.random.default_rng(0).integers(0, OBJECTS + 1, len(scene)).astype(np.int16)
-    slot, depth, share, lead = reference_labels(prepare(scene, SMALL, SKY), slots)
+    slot, depth, share, flow_depth, lead = reference_labels(prepare(scene, SMALL, SKY), slots)
     labels, sure = labelled(scene, SMALL, slots), lead > 1e-3
     assert sure.mean() > 0.9
     assert len(np.unique(slot)) > 1 or kind == "faint"
     assert np.array_equal(labels.slot[sure], slot[sure])
     assert np.abs(labels.share - share)[sure].max() < 1.2 * T_MIN
     assert np.allclose(labels.depth[sure], depth[sure], rtol=20 * T_MIN, atol=5 * T_MIN)
+    assert np.allclose(labels.flow_depth[sure], flow_depth[sure], rtol=20 * T_MIN, atol=5 * T_MIN)
 
 
 @pytest.mark.parametrize("kind", SCENES)
@@ -99,12 +105,13 @@ def test_depth_of_a_picture_is_that_of_its_labels(kind):
 def test_a_thin_gaussian_in_a_wide_one_is_seen(sizes):
     """It is too short to change the integral of the light up to it."""
     scene, slots = thin_in_wide(*sizes), np.array([0, 1], np.int16)
-    slot, depth, share, lead = reference_labels(prepare(scene, FRONT, SKY), slots)
+    slot, depth, share, flow_depth, lead = reference_labels(prepare(scene, FRONT, SKY), slots)
     labels, sure = labelled(scene, FRONT, slots), lead > 1e-3
     assert {*np.unique(slot)} == {NOTHING, 0}
     assert np.array_equal(labels.slot[sure], slot[sure])
     assert np.abs(labels.share - share)[sure].max() < 1.2 * T_MIN
     assert np.allclose(labels.depth[sure], depth[sure], rtol=20 * T_MIN)
+    assert np.allclose(labels.flow_depth[sure], flow_depth[sure], rtol=20 * T_MIN)
 
 
 # --- known shapes ---------------------------------------------------------------------------------

@@ -16,7 +16,7 @@ from ..pushes import PAPER, Physics, Push, filled
 from ..scene.find.clusters import cluster
 from ..scene.find.floor import Floor
 from ..scene.find.selection import select
-from ..scene.gaussians import BACKGROUND
+from ..scene.gaussians import BACKGROUND, GaussianScene
 from ..stage import Opened, Stage, floor_of, on_cpu, opened, overlap, pick
 from ..staging import settle
 from ..threads import one_thread
@@ -61,11 +61,18 @@ def prepare(spec: Spec, source: SceneSource) -> Prepared:
     """Read a scene and prepare its casts."""
     place = opened(source.source)
     place = place._replace(scene=on_cpu(place.scene))
+    if not spec.gloss:
+        place = place._replace(scene=without_gloss(place.scene))
     floor = floor_of(place)
     masks, left_out = candidates(spec, place, floor)
     casts = _casts(spec, place, floor, masks, source.id, left_out)
     said = {"left_out": source.without_folder("; ".join(left_out))} if left_out else {}
     return Prepared(source, casts, source.provenance() | said)
+
+
+def without_gloss(scene: GaussianScene) -> GaussianScene:
+    """The same in colours that do not hang on the side: spherical harmonics of degree 0."""
+    return scene.replace(sh=scene.sh[:, :1].contiguous())
 
 
 def candidates(spec: Spec, place: Opened, floor: Floor) -> tuple[dict[str, Tensor], list[str]]:

@@ -1,8 +1,8 @@
 """Pictures of a film and their labels: ids, shares, depth, optical flow and scene flow.
 
-A pixel's point in space follows from its depth; its way to the next frame is the affine map of the
-object that the pixel shows, and the camera's own. So flow is as exact as the states are, at
-occlusions and in fast rotations too. Nothing is estimated from pictures.
+A pixel's point in space follows from the depth of its flow; its way to the next frame is the affine
+map of the object that the pixel shows, and the camera's own. So flow is as exact as the states are,
+at occlusions and in fast rotations too. Nothing is estimated from pictures.
 """
 
 from collections.abc import Callable, Iterator
@@ -13,21 +13,18 @@ import numpy.typing as npt
 import torch
 
 from ..render.ewa_labels import pictures
-from ..render.labels import NOTHING, Labels
+from ..render.labels import Labels
 from ..render.video import to_bytes
 from ..scene.animation import Animation
 from ..scene.cameras import Camera
 from ..scene.gaussians import BACKGROUND
+from ..scene.world_frame import WorldFrame
+from .flow import LARGEST, SAME_SHARE, Flow, Lens, Rules, Ways, fill
 from .views import each
 
 Array: TypeAlias = npt.NDArray[Any]
 
-SAME_DEPTH = 0.02  # relative: a point this near to what the next frame shows there is what it shows
-SAME_PLACE = 1.0  # pixels: likewise what the next frame shows there must have come from here
 HALF = np.float16
-PIXEL_STEP = 1 / 64  # flow is rounded to this: a tenth of what matters, and half the bytes
-METRE_STEP = 2.0**-13  # scene flow likewise: an eighth of a millimetre
-LARGEST = 60_000  # in half precision; a point that comes into the camera's plane flows without end
 
 
 class ViewLabels(NamedTuple):
@@ -50,7 +47,7 @@ class ViewLabels(NamedTuple):
     scene_flow: Array
     """``(T - 1, H, W, 3)`` float16: the same point's way in the physics frame."""
     visible: Array
-    """``(T - 1, H, W)`` bool: whether the next frame shows that point."""
+    """``(T - 1, H, W)`` bool: whether the next frame shows that point, and as much of it."""
 
 
 class Motion(NamedTuple):
@@ -82,37 +79,47 @@ class Motion(NamedTuple):
         """How many; also the slot of the rest."""
         return len(self.matrices) - 1
 
-    def carried(self, slot: Array, x: Array, t: int, to: int) -> Array:
-        """Where points ``(n, 3)`` of slots ``(n,)`` in frame ``t`` are in frame ``to``."""
-        step = self.matrices[:, to] @ np.linalg.inv(self.matrices[:, t])
-        moved = np.einsum("nij,nj->ni", step[slot], x - self.shifts[slot, t])
-        return moved + self.shifts[slot, to]
+    def steps(self, t: int) -> tuple[Array, Array]:
+        """Matrices ``(S + 1, 3, 3)`` and shifts ``(S + 1, 3)`` from frame ``t`` to the next."""
+        M = self.matrices[:, t + 1] @ np.linalg.inv(self.matrices[:, t])
+        return M, self.shifts[:, t + 1] - np.einsum("sij,sj->si", M, self.shifts[:, t])
 
 
-class Lens(NamedTuple):
-    """A camera in float64."""
+def ways_of(motion: Motion, here: Camera, there: Camera, world: WorldFrame, t: int) -> Ways:
+    """Where points that a camera sees go until the next frame's camera sees them."""
+    (R, r), (R2, r2) = _pose(here), _pose(there)
+    M, b = motion.steps(t)
+    turned = R2 @ R.T
+    onward = _affine(R2 @ M @ R.T, (b - M @ R.T @ r) @ R2.T + r2)
+    far = _affine(turned[None], np.zeros((1, 3)))
+    all_onward = np.concatenate([onward, far])
+    A = np.linalg.inv(all_onward[..., :3])
+    back = _affine(A, -np.einsum("sij,sj->si", A, all_onward[..., 3]))
+    P, moving = _to_physics(world), M - np.eye(3)
+    covered = _affine(P @ moving @ R.T, (b - moving @ R.T @ r) @ P.T)
+    return Ways(all_onward, back, np.concatenate([covered, np.zeros((1, 3, 4))]))
 
-    K: Array
-    R: Array
-    t: Array
 
-    @classmethod
-    def of(cls, camera: Camera) -> "Lens":
-        """Its numbers."""
-        w2c = camera.w2c.double().numpy()
-        return cls(camera.K.double().numpy(), w2c[:3, :3], w2c[:3, 3])
+def _pose(camera: Camera) -> tuple[Array, Array]:
+    w2c = camera.w2c.double().numpy()
+    return w2c[:3, :3], w2c[:3, 3]
 
-    def points(self, x: Array, y: Array, depth: Array) -> Array:
-        """Points ``(n, 3)`` behind pixel coordinates."""
-        f, c = self.K.diagonal()[:2], self.K[:2, 2]
-        seen = np.stack([(x - c[0]) / f[0], (y - c[1]) / f[1], np.ones_like(x)], -1)
-        return (depth[:, None] * seen - self.t) @ self.R
 
-    def pixels(self, points: Array) -> tuple[Array, Array]:
-        """Pixel coordinates ``(n, 2)`` and depth ``(n,)`` of points."""
-        x = points @ self.R.T + self.t
-        f, c = self.K.diagonal()[:2], self.K[:2, 2]
-        return f * x[:, :2] / x[:, 2:] + c, x[:, 2]
+def _affine(A: Array, b: Array) -> Array:
+    """``(n, 3, 4)``."""
+    return np.ascontiguousarray(np.concatenate([A, b[..., None]], -1))
+
+
+def _to_physics(world: WorldFrame) -> Array:
+    """Matrix ``(3, 3)`` of displacements in the scene to those in the physics frame."""
+    axes = world.to_physics(torch.eye(3, dtype=torch.float64)) - world.offset
+    return axes.numpy().T
+
+
+def lens_of(camera: Camera) -> Lens:
+    """Its numbers."""
+    K = camera.K.double().numpy()
+    return Lens(*(float(x) for x in (K[0, 0], K[1, 1], K[0, 2], K[1, 2])))
 
 
 def label_view(
@@ -120,8 +127,12 @@ def label_view(
     cameras: Camera | list[Camera],
     color: tuple[float, float, float],
     drawn: Callable[..., Iterator[tuple[Any, Labels]]] = pictures,
+    same_share: float = SAME_SHARE,
 ) -> ViewLabels:
-    """Draw and label all frames from one view; ``drawn`` is what draws."""
+    """Draw and label all frames from one view; ``drawn`` is what draws.
+
+    Points whose share of light differs by ``same_share`` or more in the next frame are not visible.
+    """
     motion, views = Motion.of(animation), each(cameras, len(animation))
     T, H, W = len(animation), views[0].height, views[0].width
     out = ViewLabels(
@@ -131,7 +142,7 @@ def label_view(
         np.zeros((T - 1, H, W), bool),
     )  # fmt: skip
     before: Labels | None = None
-    still = isinstance(cameras, Camera)
+    rules = Rules(motion.objects, isinstance(cameras, Camera), same_share)
     frames = drawn(animation.frames(), cameras, color, motion.slots, motion.objects)
     for t, (picture, labels) in enumerate(frames):
         out.rgb[t] = to_bytes(picture)
@@ -140,83 +151,13 @@ def label_view(
         out.share[t] = np.rint(255 * labels.share)
         out.depth[t] = np.minimum(animation.world.scale * labels.depth, LARGEST)
         if before is not None:
-            step = Step(animation, motion, views, t - 1, before, labels)
-            step.write(out, static=still)
+            here, there = views[t - 1], views[t]
+            ways = ways_of(motion, here, there, animation.world, t - 1)
+            step = Flow(
+                np.empty((H, W, 2), np.float32), np.empty((H, W, 3), np.float32),
+                out.visible[t - 1],
+            )  # fmt: skip
+            fill(before, labels, (lens_of(here), lens_of(there)), ways, rules, step)
+            out.flow[t - 1], out.scene_flow[t - 1] = step.flow, step.scene_flow
         before = labels
     return out
-
-
-class Step(NamedTuple):
-    """From one frame to the next."""
-
-    animation: Animation
-    motion: Motion
-    views: list[Camera]
-    t: int
-    here: Labels
-    there: Labels
-
-    def write(self, out: ViewLabels, *, static: bool) -> None:
-        """Fill in the flow of frame ``t``; before a still camera only objects have any."""
-        slot, t = self.here.slot, self.t
-        if static:
-            out.visible[t] = self.there.slot == slot
-            rows, columns = np.nonzero((slot >= 0) & (slot < self.motion.objects))
-        else:
-            rows, columns = np.nonzero(slot != NOTHING)
-            out.flow[t] = rounded(self._sky(), PIXEL_STEP)
-        if not len(rows):
-            return
-        x, y = columns + 0.5, rows + 0.5
-        lens, after = Lens.of(self.views[t]), Lens.of(self.views[t + 1])
-        points = lens.points(x, y, self.here.depth[rows, columns].astype(float))
-        moved = self.motion.carried(slot[rows, columns], points, t, t + 1)
-        pixels, depth = after.pixels(moved)
-        here = np.stack([x, y], -1)
-        out.flow[t, rows, columns] = rounded(pixels - here, PIXEL_STEP)
-        way = self._in_physics(moved - points)
-        out.scene_flow[t, rows, columns] = rounded(way, METRE_STEP)
-        out.visible[t, rows, columns] = self._shown(slot[rows, columns], here, pixels, depth)
-
-    def _in_physics(self, way: Array) -> Array:
-        """Displacements ``(n, 3)`` of the scene in the physics frame."""
-        world = self.animation.world
-        there = world.to_physics(torch.from_numpy(way)) - world.offset
-        return there.numpy()
-
-    def _shown(self, slot: Array, here: Array, pixels: Array, depth: Array) -> Array:
-        """Whether the next frame shows the points that go from ``here`` to ``pixels`` at ``depth``.
-
-        Depth alone would take the back of a small thing far off for its front, after it has turned.
-        What stands still turns by the camera alone, which is next to nothing in a frame.
-        """
-        height, width = self.there.slot.shape
-        column, row = np.floor(np.nan_to_num(pixels, nan=-1.0).clip(-1, 1e6)).astype(int).T
-        inside = (column >= 0) & (column < width) & (row >= 0) & (row < height) & (depth > 0)
-        at = row.clip(0, height - 1), column.clip(0, width - 1)
-        near = np.abs(self.there.depth[at] - depth) < SAME_DEPTH * depth
-        shown = inside & (self.there.slot[at] == slot) & near
-        may_turn = shown & (slot < self.motion.objects)
-        found = self._whence(slot[may_turn], pixels[may_turn], self.there.depth[at][may_turn])
-        shown[may_turn] = np.linalg.norm(found - here[may_turn], axis=-1) < SAME_PLACE
-        return shown
-
-    def _whence(self, slot: Array, pixels: Array, depth: Array) -> Array:
-        """Pixel coordinates ``(n, 2)`` in this frame of what the next one shows at ``pixels``."""
-        lens, after = Lens.of(self.views[self.t]), Lens.of(self.views[self.t + 1])
-        points = after.points(pixels[:, 0], pixels[:, 1], depth.astype(float))
-        return lens.pixels(self.motion.carried(slot, points, self.t + 1, self.t))[0]
-
-    def _sky(self) -> Array:
-        """Flow of a picture ``(H, W, 2)`` of what is infinitely far off."""
-        lens, after = Lens.of(self.views[self.t]), Lens.of(self.views[self.t + 1])
-        rows, columns = np.indices(self.here.slot.shape)
-        x, y = columns.ravel() + 0.5, rows.ravel() + 0.5
-        away = lens._replace(t=np.zeros(3)).points(x, y, np.ones_like(x))
-        pixels, _ = after._replace(t=np.zeros(3)).pixels(away)
-        return (pixels - np.stack([x, y], -1)).reshape(*rows.shape, 2)
-
-
-def rounded(x: Array, step: float) -> Array:
-    """To multiples of ``step``, and to what half precision holds."""
-    return np.nan_to_num(step * np.rint(x / step)).clip(-LARGEST, LARGEST)

@@ -32,8 +32,9 @@ TUMBLING, COMMON, FROM_ABOVE = (
     Numbers.between(0.2, 0.8),
     Numbers.between(8, 40),
 )
+IN_WORDS = {str: "text", int: "a whole number", float: "a number", bool: "true or false"}
 ONE, FIFTH = Numbers.fixed(1), Numbers.fixed(0.2)
-FORMAT = 4  # of the shards; a change makes other bytes of the same spec
+FORMAT = 5  # of the shards; a change makes other bytes of the same spec
 
 
 @dataclass(frozen=True)
@@ -134,6 +135,9 @@ class Spec:
     """ewa or steady, on the CPU, or gsplat, on CUDA. The first two label what they draw, gsplat's
     pictures have the labels of ewa. There is no "auto": the bytes of a film may not hang on the
     machine that makes it."""
+    gloss: bool = True
+    """Whether colours hang on the side from which things are seen, as spherical harmonics above
+    degree 0 say. Without it things keep their colours as they turn, and flow carries them."""
     tries: int = 8
     """How often a film is drawn anew before its number is given up."""
     least_seen: float = 0.34
@@ -326,7 +330,7 @@ def _value(hint: Any, value: Any, where: str) -> Any:
     if hint == Mapping[str, float]:
         return dict(_table(value, where))
     if not isinstance(value, hint) or (hint is int and isinstance(value, bool)):
-        kind = {str: "text", int: "a whole number", float: "a number"}.get(hint, hint.__name__)
+        kind = IN_WORDS.get(hint, hint.__name__)
         raise InputError(f"{where}: expected {kind}, got {value!r}")
     return value
 

@@ -3,7 +3,8 @@
 Every Gaussian belongs to a slot: an object, or the rest. A pixel belongs to the slot with the
 largest share of its light, or to none where most of it comes from the background colour. Its depth
 is the mean over that slot alone, weighted as the colours are: at an edge it is the depth of what
-the pixel shows, not of a place between two things.
+the pixel shows, not of a place between two things. The depth of its flow likewise, by the square of
+the transmittance.
 
 A Gaussian's depth differs from pixel to pixel: it is where the pixel's ray meets the most of it,
 not the depth of its centre as in a renderer's depth. On a curved surface the front one of two that
@@ -15,7 +16,7 @@ remove the ``__pycache__`` beside it.
 """
 
 from collections.abc import Iterator, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import torch
@@ -234,6 +235,15 @@ def _label_lists(
 # --- compiled -------------------------------------------------------------------------------------
 
 
+class Sums(NamedTuple):
+    """Of a tile's pixels, a plane a slot, one slot after the other."""
+
+    weight: Array
+    depth: Array  # times the weight
+    weight_twice: Array  # by the square of the transmittance: of light that goes through twice
+    depth_twice: Array
+
+
 @compiled("contract", "nsz")
 def _weigh(
     records: Array,
@@ -244,10 +254,13 @@ def _weigh(
     at: Any,
     base: Any,
     light: Array,
-    weight: Array,
-    depth: Array,
+    sums: Sums,
 ) -> None:
-    """As ``ewa_tiles._blend``, but what is added up is the weight of one slot, and its depth."""
+    """As ``ewa_tiles._blend``, but what is added up is the weight of one slot, and its depth.
+
+    A sheet that takes the light from ``t`` to ``left`` takes its square from ``t^2`` to ``left^2``.
+    """
+    weight, depth, weight_twice, depth_twice = sums
     ux, vy, o, slope = (
         records[n, A],
         records[n, B],
@@ -271,8 +284,12 @@ def _weigh(
         left = t - alpha * t
         w = t - left if left > STOP else ZERO
         light[at + k] = left if left > STOP else -abs(t)
+        here = z + zx * dx + zy * dy
         weight[base + k] += w
-        depth[base + k] += w * (z + zx * dx + zy * dy)
+        depth[base + k] += w * here
+        w *= t + left
+        weight_twice[base + k] += w
+        depth_twice[base + k] += w * here
 
 
 @compiled()
@@ -284,8 +301,7 @@ def _add(
     y0: int,
     slot: int,
     light: Array,
-    weight: Array,
-    depth: Array,
+    sums: Sums,
     closed: int,
 ) -> None:
     """One Gaussian, in the blocks that its box touches, see ``ewa_tiles._splat``."""
@@ -309,7 +325,7 @@ def _add(
             if (closed >> (j * WIDE + i)) & 1:
                 continue
             at = np.uint64(j * WIDE + i) * BLOCK
-            _weigh(records, slopes, n, dx, dy, at, first + at, light, weight, depth)
+            _weigh(records, slopes, n, dx, dy, at, first + at, light, sums)
 
 
 @compiled()
@@ -345,8 +361,7 @@ def _weigh_lists(
     x0: int,
     y0: int,
     light: Array,
-    weight: Array,
-    depth: Array,
+    sums: Sums,
 ) -> None:
     """Two lists of records, each near to far, as if they had been sorted together."""
     i, j, closed = 0, 0, 0
@@ -361,7 +376,7 @@ def _weigh_lists(
             first = near < far or (near == far and rows[a[i]] < rows[b[j]])
         at = a[i] if first else b[j]
         i, j = i + first, j + (not first)
-        _add(records, slopes, at, x0, y0, slots[rows[at]], light, weight, depth, closed)
+        _add(records, slopes, at, x0, y0, slots[rows[at]], light, sums, closed)
 
 
 @compiled()
@@ -370,18 +385,23 @@ def _decide(
     x0: int,
     y0: int,
     light: Array,
-    weight: Array,
-    depth: Array,
+    sums: Sums,
     slot: Any,
     z: Array,
     share: Array,
+    flow_z: Array,
 ) -> None:
     """What each pixel of a tile shows."""
     for y in range(min(TILE, slot.shape[0] - y0)):
         for x in range(min(TILE, slot.shape[1] - x0)):
             k = _place(x, y)
-            best, far, part = decide(objects, abs(light[k]), weight, depth, k, PLANE)
-            slot[y0 + y, x0 + x], z[y0 + y, x0 + x], share[y0 + y, x0 + x] = best, far, part
+            best, at, part = decide(objects, abs(light[k]), sums.weight, k, PLANE)
+            far, flow_far = ZERO, ZERO
+            if best >= 0:
+                far = sums.depth[at] / sums.weight[at]
+                flow_far = sums.depth_twice[at] / sums.weight_twice[at]
+            slot[y0 + y, x0 + x], share[y0 + y, x0 + x] = best, part
+            z[y0 + y, x0 + x], flow_z[y0 + y, x0 + x] = far, flow_far
 
 
 @compiled()
@@ -399,19 +419,22 @@ def label_strip(
     slot: Any,
     z: Array,
     share: Array,
+    flow_z: Array,
 ) -> None:
     """Label the tiles of a strip that ``members`` touch, or all; see ``ewa_tiles.redraw_strip``."""
     y0, tiles = strip * TILE, -(-slot.shape[1] // TILE)
     begin, filled = bin_tiles(records, members, y0, tiles)
     light = np.empty(TILE * TILE, np.float32)
-    weight, depth = (  # a slot after the other
-        np.empty((objects + 1) * TILE * TILE, np.float32),
-        np.empty((objects + 1) * TILE * TILE, np.float32),
-    )
+    planes = (objects + 1) * TILE * TILE
+    sums = Sums(
+        np.empty(planes, np.float32), np.empty(planes, np.float32), np.empty(planes, np.float32),
+        np.empty(planes, np.float32),
+    )  # fmt: skip
     for t in range(tiles):
         its, new = lists[start[t] : start[t + 1]], filled[begin[t] : begin[t + 1]]
         if not (everywhere or len(new)):
             continue
-        light[:], weight[:], depth[:] = ONE, ZERO, ZERO
-        _weigh_lists(records, slopes, rows, slots, its, new, t * TILE, y0, light, weight, depth)
-        _decide(objects, t * TILE, y0, light, weight, depth, slot, z, share)
+        light[:], sums.weight[:], sums.depth[:] = ONE, ZERO, ZERO
+        sums.weight_twice[:], sums.depth_twice[:] = ZERO, ZERO
+        _weigh_lists(records, slopes, rows, slots, its, new, t * TILE, y0, light, sums)
+        _decide(objects, t * TILE, y0, light, sums, slot, z, share, flow_z)

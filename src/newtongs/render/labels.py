@@ -24,12 +24,22 @@ class Labels(NamedTuple):
     share: Array
     """Part of the pixel's light, 0 to 1: of an object that which comes from it; of the rest, or of
     nothing, all that does not come from objects, since neither of the two moves."""
+    flow_depth: Array
+    """Of the point whose motion is the pixel's; 0 where nothing is seen.
+
+    What lies at a depth moves its own details over the picture, as bright as its light is there.
+    Where the details of different depths have nothing to do with each other, one flow for all of
+    them leaves the least squared difference if it is their mean by the square of that brightness:
+    by the square of the transmittance, where ``depth`` goes by the transmittance. So it lies before
+    ``depth``, by more in what is less opaque.
+    """
 
     @classmethod
     def empty(cls, camera: Camera) -> "Labels":
         """Not filled yet."""
         size = camera.height, camera.width
-        return cls(np.empty(size, np.int16), np.empty(size, np.float32), np.empty(size, np.float32))
+        kinds = np.int16, np.float32, np.float32, np.float32
+        return cls(*(np.empty(size, kind) for kind in kinds))
 
     def copy(self) -> "Labels":
         """One that may be written to."""
@@ -37,16 +47,13 @@ class Labels(NamedTuple):
 
 
 @compiled()
-def decide(
-    objects: int, left: Any, weight: Any, depth: Any, first: Any, step: Any
-) -> tuple[int, Any, Any]:
-    """Slot, depth and share of a pixel: the slot with the largest weight, the first of equal ones.
+def decide(objects: int, left: Any, weight: Any, first: Any, step: Any) -> tuple[int, Any, Any]:
+    """Slot of a pixel, where its weight is, and the share.
 
-    ``left`` is the background colour's weight; that of slot ``s`` is at ``first + s * step``, and
-    beside it in ``depth`` the sum of depths by weight.
+    It is the slot with the largest weight, the first of equal ones. ``left`` is the background
+    colour's weight; that of slot ``s`` is at ``first + s * step``.
     """
-    zero = weight.dtype.type(0)
-    best, most, at, moving, here = NOTHING, left, first, zero, first
+    best, most, at, moving, here = NOTHING, left, first, weight.dtype.type(0), first
     for s in range(objects + 1):
         if s < objects:
             moving += weight[here]
@@ -54,4 +61,4 @@ def decide(
             best, most, at = s, weight[here], here
         here += step
     share = most if 0 <= best < objects else weight.dtype.type(1) - moving
-    return best, depth[at] / most if best >= 0 else zero, share
+    return best, at, share
