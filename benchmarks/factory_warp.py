@@ -3,8 +3,16 @@
 Frame t + 1 is fetched along the flow and compared with frame t, view by view, in dB. The pictures
 are those that are drawn, before an mp4 loses anything; the flow is the stored one. A cubic spline
 interpolates. First on all object pixels that the labels call visible, which is what the line of
-35 dB asks for; then where an object has 99 percent of a pixel's light in both frames, by the stored
-shares; then, on the same pixels, without one cause after the other:
+35 dB asks for. Then:
+
+- mixed: on those too of which the next frame shows more or less, a tenth of the pixel's light or
+  more, because something else covers them in part.
+- colours: no flow at all, on the pixels asked for: this frame against itself in the colours that
+  its Gaussians have in the next one. Colours hang on the side from which things are seen; what
+  changes so no motion carries.
+- inside: where an object has 99 percent of a pixel's light in both frames, by the stored shares.
+
+And on the pixels inside, without one cause after the other:
 
 - shadow: without the contact shadows that move over things.
 - side: with colours that are the same from all sides, spherical harmonics of degree 0.
@@ -14,8 +22,9 @@ shares; then, on the same pixels, without one cause after the other:
   centres; when a thing turns, those that overlap change places, and the colour between them jumps.
 - none: without all four.
 
-Run with: python benchmarks/factory_warp.py [--renderer steady] [--scenes bowling ...] [--every 4]
-[--json FILE]. steady has no order to keep: with it, order is the same as inside.
+Run with: python benchmarks/factory_warp.py [--renderer steady] [--without-gloss]
+[--scenes bowling ...] [--every 4] [--json FILE]. steady has no order to keep: with it, order is the
+same as inside.
 """
 
 import argparse
@@ -45,6 +54,7 @@ from newtongs.render import ewa, steady
 from newtongs.render.ewa_records import Layer
 from newtongs.render.prepare import prepare as prepared_splat
 from newtongs.render.video import film_library
+from newtongs.scene import sh as harmonics
 from newtongs.scene.animation import Animation
 from newtongs.scene.cameras import Camera
 from newtongs.scene.frames import Frame
@@ -54,6 +64,7 @@ PATHS: tuple[CameraPath, ...] = ("still", "follow")
 FRAMES = 25
 ASKED = 35.0  # dB
 SURE = 253  # of 255, or 99 percent of a pixel's light, of what counts as inside an object
+SAME = 100.0  # dB
 DENSER = 4  # samples a pixel and direction, without the grid
 
 
@@ -83,6 +94,8 @@ class Seen(NamedTuple):
     cameras: list[Camera]
     color: tuple[float, float, float]
     labels: ViewLabels
+    mixed: Array
+    """``visible`` however much of a point the next frame shows."""
     renderer: Renderer
 
 
@@ -126,8 +139,9 @@ def seen(
     animation: Animation, cameras: Camera | list[Camera], source: SceneSource, renderer: Renderer
 ) -> Seen:
     """Draw and label."""
-    labels = label_view(animation, cameras, source.color, pictures_by(renderer))
-    return Seen(animation, each(cameras, len(animation)), source.color, labels, renderer)
+    given = animation, cameras, source.color, pictures_by(renderer)
+    labels, mixed = label_view(*given), label_view(*given, same_share=np.inf).visible
+    return Seen(animation, each(cameras, len(animation)), source.color, labels, mixed, renderer)
 
 
 # --- pictures -------------------------------------------------------------------------------------
@@ -148,15 +162,34 @@ def pairs(animation: Animation, every: int) -> Iterator[tuple[int, Frame, Frame]
 
 
 @torch.no_grad()
-def picture(view: Seen, frame: Frame, camera: Camera, causes: Causes, order: Any = None) -> Array:
-    """Colours ``(H, W, 3)``; ``order (N,)`` sorts the Gaussians in place of their depth."""
+def colors_of(frame: Frame, camera: Camera) -> torch.Tensor:
+    """What the Gaussians' spherical harmonics say to a camera ``(N, 3)``."""
+    eye = -camera.w2c[:3, :3].T @ camera.w2c[:3, 3]
+    towards = torch.nn.functional.normalize(frame.means - eye.to(frame.means), dim=-1)
+    functions = harmonics.basis(towards, int(frame.sh.shape[1] ** 0.5) - 1)
+    return (0.5 + torch.einsum("nk,nkc->nc", functions, frame.sh)).clamp_min(0)
+
+
+@torch.no_grad()
+def picture(
+    view: Seen,
+    frame: Frame,
+    camera: Camera,
+    causes: Causes,
+    order: Any = None,
+    colors: torch.Tensor | None = None,
+) -> Array:
+    """Colours ``(H, W, 3)``; ``order (N,)`` sorts the Gaussians in place of their depth.
+
+    ``colors (N, 3)`` are in place of their own.
+    """
     scene, sh = view.animation.scene, frame.sh
     if not causes.side:
         sh = sh[:, :1].contiguous()
         scene = scene.replace(sh=scene.sh[:, :1].contiguous())
     splat = prepared_splat(
         scene, camera, view.color, frame.means, frame.covariances, sh, opacities=frame.opacities,
-        shade=frame.shade if causes.shadow else None,
+        shade=frame.shade if causes.shadow else None, colors=colors,
     )  # fmt: skip
     if view.renderer == "steady":  # which has no order that could be kept
         return steady.draw(splat).color.double().numpy()
@@ -200,9 +233,9 @@ def decoded(frames: Array, fps: float, folder: Path) -> Array:
 # --- the comparison -------------------------------------------------------------------------------
 
 
-def matches_of(labels: ViewLabels, t: int) -> Matches:
+def matches_of(labels: ViewLabels, visible: Array, t: int) -> Matches:
     """Object pixels that the next frame shows, by the stored labels."""
-    row, column = np.nonzero((labels.ids[t] > 0) & labels.visible[t])
+    row, column = np.nonzero((labels.ids[t] > 0) & visible[t])
     right, down = labels.flow[t][row, column].astype(float).T
     return Matches(row, column, row + down, column + right)
 
@@ -241,6 +274,17 @@ def off_without(
     return fetched(ahead, matches, DENSER) - now[matches.row, matches.column]
 
 
+def off_by_colors(view: Seen, t: int, here: Frame, there: Frame, matches: Matches) -> Array:
+    """Differences ``(n, 3)`` of this picture in the next one's colours and in its own."""
+    camera, causes = view.cameras[t], Causes()
+    drawn = (
+        picture(view, here, camera, causes, colors=colors_of(frame, at))
+        for frame, at in ((there, view.cameras[t + 1]), (here, camera))
+    )
+    after, now = (x.clip(0, 1)[matches.row, matches.column] for x in drawn)
+    return after - now
+
+
 class Tally:
     """Squares of differences, summed by name."""
 
@@ -260,44 +304,55 @@ class Tally:
 
 def breakdown(view: Seen, every: int, folder: Path) -> dict[str, float]:
     """PSNR of one view, by what is left out; and how far and how many its pixels go."""
-    tally, length, total, kept = Tally(), 0.0, 0, 0
+    tally, length, total, kept, more = Tally(), 0.0, 0, 0, 0
     drawn = view.labels.rgb / 255.0
     coded = decoded(view.labels.rgb, view.animation.fps, folder) / 255.0
     for t, here, there in pairs(view.animation, every):
-        matches = matches_of(view.labels, t)
+        matches = matches_of(view.labels, view.labels.visible, t)
         if not len(matches.row):
             continue
         within = matches.where(inside(view.labels, matches, t))
         tally.add("asked", off_in(drawn, t, matches))
         tally.add("mp4", off_in(coded, t, matches))
+        mixed = matches_of(view.labels, view.mixed, t)
+        tally.add("mixed", off_in(drawn, t, mixed))
+        tally.add("colours", off_by_colors(view, t, here, there, matches))
         tally.add("inside", off_in(drawn, t, within))
         for name, causes in VARIANTS.items():
             tally.add(name, off_without(view, t, here, there, within, causes))
-        total, kept = total + len(matches.row), kept + len(within.row)
+        total, kept, more = total + len(matches.row), kept + len(within.row), more + len(mixed.row)
         length += matches.lengths.sum()
-    about = {"pixels": total, "inside_part": kept / max(total, 1), "flow": length / max(total, 1)}
-    return tally.decibels() | about
+    parts = {"asked_part": total / max(more, 1), "inside_part": kept / max(more, 1)}
+    return tally.decibels() | parts | {"pixels": more, "flow": length / max(total, 1)}
 
 
 def shown(rows: dict[str, dict[str, float]]) -> Table:
     """A row a view."""
     table = Table(title=f"dB of a frame warped by the flow; asked: {ASKED:g}")
-    names = ("asked", "mp4", "inside", *VARIANTS)
-    for name in ("view", "flow, px", "inside, %", *names):
+    names = ("asked", "mp4", "mixed", "colours", "inside", *VARIANTS)
+    for name in ("view", "flow, px", "asked, %", "inside, %", *names):
         table.add_column(name, justify="left" if name == "view" else "right")
     for view, row in rows.items():
-        cells = (f"{row[name]:.1f}" if name in row else "-" for name in names)
-        table.add_row(view, f"{row['flow']:.1f}", f"{100 * row['inside_part']:.0f}", *cells)
+        cells = (shown_decibels(row.get(name)) for name in names)
+        parts = (f"{100 * row[part]:.0f}" for part in ("asked_part", "inside_part"))
+        table.add_row(view, f"{row['flow']:.1f}", *parts, *cells)
     reached = (str(sum(r.get(name, 0) >= ASKED for r in rows.values())) for name in names)
-    table.add_row(f"of {len(rows)}, reached by", "", "", *reached)
-    table.add_row("all together", "", "", *(together(rows, name) for name in names))
+    table.add_row(f"of {len(rows)}, reached by", "", "", "", *reached)
+    table.add_row("all together", "", "", "", *(together(rows, name) for name in names))
     return table
+
+
+def shown_decibels(value: float | None) -> str:
+    """One number; a difference of rounding alone is none."""
+    if value is None:
+        return "-"
+    return f"{value:.1f}" if value < SAME else "same"
 
 
 def together(rows: dict[str, dict[str, float]], name: str) -> str:
     """Decibels of the mean squared error of all views, each counting alike."""
     errors = [10 ** (-row[name] / 10) for row in rows.values() if name in row]
-    return f"{-10 * np.log10(np.mean(errors)):.1f}" if errors else "-"
+    return shown_decibels(float(-10 * np.log10(np.mean(errors))) if errors else None)
 
 
 def main() -> None:
@@ -305,12 +360,13 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--spec", default="small")
     parser.add_argument("--renderer", default="ewa", choices=["ewa", "steady"])
+    parser.add_argument("--without-gloss", action="store_true", help="gloss = false in the spec")
     parser.add_argument("--scenes", nargs="*", default=[], help="ids; default: all of the spec")
     parser.add_argument("--every", type=int, default=4, help="of how many frames one is compared")
     parser.add_argument("--json", type=Path, help="write the figures there")
     args = parser.parse_args()
     torch.set_num_threads(1)
-    spec, home = load_spec(args.spec, renderer=args.renderer)
+    spec, home = load_spec(args.spec, renderer=args.renderer, gloss=not args.without_gloss)
     rows, console = {}, Console()
     with tempfile.TemporaryDirectory() as folder:
         for name, view in films(spec, home, args.scenes):
