@@ -25,6 +25,10 @@ And on the pixels inside, without one cause after the other:
 Run with: python benchmarks/factory_warp.py [--renderer steady] [--without-gloss]
 [--scenes bowling ...] [--every 4] [--json FILE]. steady has no order to keep: with it, order is the
 same as inside.
+
+With --depths, in place of all this: the flow of points at other depths, on the pixels inside. At
+the mean depth of the light; then at that of the labels, and so many percent of the object's size
+before (-) or behind it; its size is half its largest extent.
 """
 
 import argparse
@@ -52,6 +56,7 @@ from newtongs.factory.spec import CameraPath, Renderer, Spec, load_spec
 from newtongs.factory.views import cameras_of, each
 from newtongs.render import ewa, steady
 from newtongs.render.ewa_records import Layer
+from newtongs.render.labels import Labels
 from newtongs.render.prepare import prepare as prepared_splat
 from newtongs.render.video import film_library
 from newtongs.scene import sh as harmonics
@@ -86,17 +91,28 @@ VARIANTS = {
     "none": Causes(False, False, False, False),
 }
 
+ABOUT = ("flow, px", "asked, %", "inside, %")
+NO_WORDS = ("",) * len(ABOUT)
+COLUMNS = ("asked", "mp4", "mixed", "colours", "inside", *VARIANTS)
+# Whether at the depth of the light, and how far behind that depth, in sizes of the object.
+DEPTHS = {"light": (True, 0.0)} | {
+    f"{100 * behind:+.0f} %": (False, behind)
+    for behind in (-0.04, -0.02, -0.01, 0, 0.01, 0.02, 0.04)
+}
+
 
 class Seen(NamedTuple):
     """A film from one side."""
 
     animation: Animation
+    given: Camera | list[Camera]
     cameras: list[Camera]
     color: tuple[float, float, float]
     labels: ViewLabels
     mixed: Array
     """``visible`` however much of a point the next frame shows."""
     renderer: Renderer
+    drawn: "Recorded"
 
 
 class Matches(NamedTuple):
@@ -135,13 +151,32 @@ def films(spec: Spec, home: Path, names: list[str]) -> Iterator[tuple[str, Seen]
             yield f"{source.id}, {path}", seen(animation, cameras, source, spec.renderer)
 
 
+class Recorded:
+    """A film that is drawn once and may be labelled again, with another depth of its flow."""
+
+    def __init__(self, renderer: Renderer, animation: Animation) -> None:
+        self.by, self.frames = pictures_by(renderer), list[tuple[Any, Labels]]()
+        pushed = animation.scene.means[animation.scene.ids == min(animation.states)]
+        self.size = float((pushed.amax(0) - pushed.amin(0)).max()) / 2
+        self.light, self.behind = False, 0.0
+
+    def __call__(self, *given: Any) -> Iterator[tuple[Any, Labels]]:
+        """As the renderer's own pictures with labels."""
+        self.frames = self.frames or [*self.by(*given)]
+        for picture, labels in self.frames:
+            depth = labels.depth if self.light else labels.flow_depth
+            yield picture, labels._replace(flow_depth=depth + self.behind * self.size)
+
+
 def seen(
     animation: Animation, cameras: Camera | list[Camera], source: SceneSource, renderer: Renderer
 ) -> Seen:
     """Draw and label."""
-    given = animation, cameras, source.color, pictures_by(renderer)
+    drawn = Recorded(renderer, animation)
+    given = animation, cameras, source.color, drawn
     labels, mixed = label_view(*given), label_view(*given, same_share=np.inf).visible
-    return Seen(animation, each(cameras, len(animation)), source.color, labels, mixed, renderer)
+    views = each(cameras, len(animation))
+    return Seen(animation, cameras, views, source.color, labels, mixed, renderer, drawn)
 
 
 # --- pictures -------------------------------------------------------------------------------------
@@ -322,23 +357,37 @@ def breakdown(view: Seen, every: int, folder: Path) -> dict[str, float]:
             tally.add(name, off_without(view, t, here, there, within, causes))
         total, kept, more = total + len(matches.row), kept + len(within.row), more + len(mixed.row)
         length += matches.lengths.sum()
-    parts = {"asked_part": total / max(more, 1), "inside_part": kept / max(more, 1)}
-    return tally.decibels() | parts | {"pixels": more, "flow": length / max(total, 1)}
+    about = length / max(total, 1), 100 * total / max(more, 1), 100 * kept / max(more, 1)
+    return tally.decibels() | dict(zip(ABOUT, about, strict=True)) | {"pixels": more}
 
 
-def shown(rows: dict[str, dict[str, float]]) -> Table:
+def by_depth(view: Seen, every: int) -> dict[str, float]:
+    """PSNR inside, by the depth at which the flow is taken."""
+    tally, drawn = Tally(), view.labels.rgb / 255.0
+    for name, (light, behind) in DEPTHS.items():
+        view.drawn.light, view.drawn.behind = light, behind
+        labels = label_view(view.animation, view.given, view.color, view.drawn)
+        for t in range(1 % every, len(drawn) - 1, every):
+            matches = matches_of(view.labels, view.labels.visible, t)
+            matches = matches.where(inside(view.labels, matches, t))
+            right, down = labels.flow[t][matches.row, matches.column].astype(float).T
+            to = matches._replace(to_row=matches.row + down, to_column=matches.column + right)
+            tally.add(name, off_in(drawn, t, to))
+    return tally.decibels()
+
+
+def shown(rows: dict[str, dict[str, float]], names: tuple[str, ...]) -> Table:
     """A row a view."""
     table = Table(title=f"dB of a frame warped by the flow; asked: {ASKED:g}")
-    names = ("asked", "mp4", "mixed", "colours", "inside", *VARIANTS)
-    for name in ("view", "flow, px", "asked, %", "inside, %", *names):
+    for name in ("view", *ABOUT, *names):
         table.add_column(name, justify="left" if name == "view" else "right")
     for view, row in rows.items():
         cells = (shown_decibels(row.get(name)) for name in names)
-        parts = (f"{100 * row[part]:.0f}" for part in ("asked_part", "inside_part"))
-        table.add_row(view, f"{row['flow']:.1f}", *parts, *cells)
+        about = (f"{row[name]:.1f}" if name in row else "" for name in ABOUT)
+        table.add_row(view, *about, *cells)
     reached = (str(sum(r.get(name, 0) >= ASKED for r in rows.values())) for name in names)
-    table.add_row(f"of {len(rows)}, reached by", "", "", "", *reached)
-    table.add_row("all together", "", "", "", *(together(rows, name) for name in names))
+    table.add_row(f"of {len(rows)}, reached by", *NO_WORDS, *reached)
+    table.add_row("all together", *NO_WORDS, *(together(rows, name) for name in names))
     return table
 
 
@@ -362,6 +411,7 @@ def main() -> None:
     parser.add_argument("--renderer", default="ewa", choices=["ewa", "steady"])
     parser.add_argument("--without-gloss", action="store_true", help="gloss = false in the spec")
     parser.add_argument("--scenes", nargs="*", default=[], help="ids; default: all of the spec")
+    parser.add_argument("--depths", action="store_true", help="flow at other depths, see above")
     parser.add_argument("--every", type=int, default=4, help="of how many frames one is compared")
     parser.add_argument("--json", type=Path, help="write the figures there")
     args = parser.parse_args()
@@ -370,9 +420,13 @@ def main() -> None:
     rows, console = {}, Console()
     with tempfile.TemporaryDirectory() as folder:
         for name, view in films(spec, home, args.scenes):
-            rows[name] = breakdown(view, args.every, Path(folder))
+            rows[name] = (
+                by_depth(view, args.every)
+                if args.depths
+                else breakdown(view, args.every, Path(folder))
+            )
             console.print(name, {k: round(x, 2) for k, x in rows[name].items()})
-    console.print(shown(rows))
+    console.print(shown(rows, tuple(DEPTHS) if args.depths else COLUMNS))
     if args.json:
         args.json.write_text(json.dumps(rows, indent=1))
 
