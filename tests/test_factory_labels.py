@@ -444,7 +444,7 @@ class Slow:
         out = within & (self.there.slot[at] == slot) & (np.abs(z - depth) < 0.02 * depth)
         share = np.zeros(len(rows))
         for i in np.unique(slot):
-            its = self.there.slot == i
+            its = (self.there.slot == i) | ((i == self.motion.objects) & (self.there.slot < 0))
             plane = np.where(its, self.there.share, 1 - self.there.share).astype(float)
             found = map_coordinates(plane, pixels.T[::-1] - 0.5, order=1, mode="nearest")
             share = np.where(slot == i, found, share)
@@ -454,15 +454,19 @@ class Slow:
 
 
 @by_both
+@pytest.mark.parametrize("faint", [0, 6])
 @pytest.mark.parametrize("path", ["still", "orbit", "follow"])
-def test_flow_and_what_is_visible_are_those_of_slow_formulas(ball_and_pins, path, renderer):
+def test_flow_and_what_is_visible_are_those_of_slow_formulas(ball_and_pins, path, faint, renderer):
+    """Also where most pixels show some background."""
     spec, film, source = ball_and_pins
-    cameras, motion = view(film, spec, path), Motion.of(film.animation)
-    frames, by = film.animation.frames(), pictures_by(renderer)
+    animation = fainter(film.animation, faint)
+    cameras, motion = view(film, spec, path), Motion.of(animation)
+    frames, by = animation.frames(), pictures_by(renderer)
     drawn = [*by(frames, cameras, source.color, motion.slots, motion.objects)]
-    labels = label_view(film.animation, cameras, source.color, by)
+    labels = label_view(animation, cameras, source.color, by)
+    assert not faint or (drawn[1][1].slot < 0).any()
     for t in (1, 5):
-        slow = Slow(film.animation, each(cameras, spec.frames), drawn, t)
+        slow = Slow(animation, each(cameras, spec.frames), drawn, t)
         slot = slow.here.slot
         flows = (slot >= 0) & ((slot < motion.objects) | (path != "still"))
         rows, columns = np.nonzero(flows)
@@ -474,7 +478,7 @@ def test_flow_and_what_is_visible_are_those_of_slow_formulas(ball_and_pins, path
         assert np.abs(labels.scene_flow[t][flows] - way).max() < 2**-14 + 1e-3
         visible, at_the_limit = slow.visible(rows, columns)
         assert (labels.visible[t][flows] == visible)[~at_the_limit].all()
-        assert 0.5 < visible.mean() < 1
+        assert 0.3 < visible.mean() < 1  # neither all nor next to none
         if path == "still":
             alike = np.abs(slow.there.share - slow.here.share) < 0.1
             same = (slow.there.slot == slot) & alike

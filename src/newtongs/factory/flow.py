@@ -95,10 +95,11 @@ def _rounded(x: float, step: float) -> float:
 
 
 @compiled()
-def _share_at(there: Labels, slot: int, u: float, v: float) -> float:
+def _share_at(there: Labels, slot: int, objects: int, u: float, v: float) -> float:
     """Part of the light that a slot has at a place of the picture, interpolated between pixels.
 
-    Where another slot has the largest part, it is what that one leaves.
+    Where another object has the largest part, it is what that one leaves; what stands still and the
+    background colour share theirs.
     """
     height, width = there.slot.shape
     x, y = min(max(u - 0.5, 0.0), width - 1.0), min(max(v - 0.5, 0.0), height - 1.0)
@@ -107,8 +108,9 @@ def _share_at(there: Labels, slot: int, u: float, v: float) -> float:
     for down in range(2):
         for right in range(2):
             row, column = min(top + down, height - 1), min(left + right, width - 1)
-            share = np.float64(there.share[row, column])
-            if there.slot[row, column] != slot:
+            share, its = np.float64(there.share[row, column]), there.slot[row, column]
+            both_stand = slot == objects and its < 0
+            if its != slot and not both_stand:
                 share = 1 - share
             out += abs(1 - down - (y - top)) * abs(1 - right - (x - left)) * share
     return out
@@ -143,7 +145,7 @@ def _shown(
         x, y = _pixel(lenses[0], _mapped(back, _point(lenses[1], u, v, z)))
         if not np.hypot(x - start[0], y - start[1]) < SAME_PLACE:
             return False
-    return abs(_share_at(there, slot, u, v) - share) < rules.same_share
+    return abs(_share_at(there, slot, rules.objects, u, v) - share) < rules.same_share
 
 
 @compiled()
