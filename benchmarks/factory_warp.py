@@ -6,7 +6,7 @@ interpolates. First on all object pixels that the labels call visible, which is 
 35 dB asks for. Then:
 
 - mixed: on those too of which the next frame shows more or less, a tenth of the pixel's light or
-  more, because something else covers them in part.
+  more, because something else covers them in part. "asked, %" and "inside, %" are parts of these.
 - colours: no flow at all, on the pixels asked for: this frame against itself in the colours that
   its Gaussians have in the next one. Colours hang on the side from which things are seen; what
   changes so no motion carries.
@@ -46,7 +46,7 @@ from rich.table import Table
 from scipy.ndimage import map_coordinates
 
 from newtongs.factory import encode
-from newtongs.factory.casts import prepare
+from newtongs.factory.casts import prepare, without_gloss
 from newtongs.factory.draws import draw
 from newtongs.factory.film import make_film
 from newtongs.factory.labels import Array, ViewLabels, label_view
@@ -151,13 +151,18 @@ def films(spec: Spec, home: Path, names: list[str]) -> Iterator[tuple[str, Seen]
             yield f"{source.id}, {path}", seen(animation, cameras, source, spec.renderer)
 
 
+def size_of(animation: Animation, i: int) -> float:
+    """Half the largest extent of an object."""
+    means = animation.scene.means[animation.scene.ids == i]
+    return float((means.amax(0) - means.amin(0)).max()) / 2
+
+
 class Recorded:
     """A film that is drawn once and may be labelled again, with another depth of its flow."""
 
     def __init__(self, renderer: Renderer, animation: Animation) -> None:
         self.by, self.frames = pictures_by(renderer), list[tuple[Any, Labels]]()
-        pushed = animation.scene.means[animation.scene.ids == min(animation.states)]
-        self.size = float((pushed.amax(0) - pushed.amin(0)).max()) / 2
+        self.sizes = np.array([size_of(animation, i) for i in sorted(animation.states)] + [0, 0])
         self.light, self.behind = False, 0.0
 
     def __call__(self, *given: Any) -> Iterator[tuple[Any, Labels]]:
@@ -165,7 +170,8 @@ class Recorded:
         self.frames = self.frames or [*self.by(*given)]
         for picture, labels in self.frames:
             depth = labels.depth if self.light else labels.flow_depth
-            yield picture, labels._replace(flow_depth=depth + self.behind * self.size)
+            size = self.sizes[labels.slot]  # of what stands still, or is nothing: 0
+            yield picture, labels._replace(flow_depth=(depth + self.behind * size).astype("f4"))
 
 
 def seen(
@@ -220,8 +226,7 @@ def picture(
     """
     scene, sh = view.animation.scene, frame.sh
     if not causes.side:
-        sh = sh[:, :1].contiguous()
-        scene = scene.replace(sh=scene.sh[:, :1].contiguous())
+        sh, scene = sh[:, :1].contiguous(), without_gloss(scene)
     splat = prepared_splat(
         scene, camera, view.color, frame.means, frame.covariances, sh, opacities=frame.opacities,
         shade=frame.shade if causes.shadow else None, colors=colors,
@@ -344,18 +349,19 @@ def breakdown(view: Seen, every: int, folder: Path) -> dict[str, float]:
     coded = decoded(view.labels.rgb, view.animation.fps, folder) / 255.0
     for t, here, there in pairs(view.animation, every):
         matches = matches_of(view.labels, view.labels.visible, t)
+        mixed = matches_of(view.labels, view.mixed, t)
+        tally.add("mixed", off_in(drawn, t, mixed))
+        more += len(mixed.row)
         if not len(matches.row):
             continue
         within = matches.where(inside(view.labels, matches, t))
         tally.add("asked", off_in(drawn, t, matches))
         tally.add("mp4", off_in(coded, t, matches))
-        mixed = matches_of(view.labels, view.mixed, t)
-        tally.add("mixed", off_in(drawn, t, mixed))
         tally.add("colours", off_by_colors(view, t, here, there, matches))
         tally.add("inside", off_in(drawn, t, within))
         for name, causes in VARIANTS.items():
             tally.add(name, off_without(view, t, here, there, within, causes))
-        total, kept, more = total + len(matches.row), kept + len(within.row), more + len(mixed.row)
+        total, kept = total + len(matches.row), kept + len(within.row)
         length += matches.lengths.sum()
     about = length / max(total, 1), 100 * total / max(more, 1), 100 * kept / max(more, 1)
     return tally.decibels() | dict(zip(ABOUT, about, strict=True)) | {"pixels": more}

@@ -83,6 +83,8 @@ def test_shipped_specs_can_be_read():
         ('name = "a"', "'scenes' is missing"),
         ('name = "a"\nscenes = ["bowling"]\ncount = "many"', "expected a whole number"),
         ('name = "a"\nscenes = ["bowling"]\ncount = 0', "count: expected 1 to"),
+        ('name = "a"\nscenes = ["bowling"]\ngloss = 1', "gloss: expected true or false, got 1"),
+        ('name = "a"\nscenes = ["bowling"]\ngloss = "no"', "expected true or false, got 'no'"),
         ('name = "a"\nscenes = "bowling"', "scenes: expected a list"),
         ('name = "a"\nscenes = ["bowling"]\nsize = [255, 256]', "even numbers"),
         ('name = "a"\nscenes = ["bowling"]\n[pushes]\nspeed = [3, 1]', "[low, high]"),
@@ -112,6 +114,7 @@ def test_the_digest_is_of_what_bytes_hang_on(tmp_path, monkeypatch):
     spec, _ = spec_of(tmp_path)
     assert spec_of(tmp_path, count=400)[0].digest == spec.digest
     assert spec_of(tmp_path, TINY.replace("frames = 5", "frames = 6"))[0].digest != spec.digest
+    assert spec_of(tmp_path, gloss=False)[0].digest != spec.digest
     ours = spec.digest
     monkeypatch.setattr("newtongs.factory.spec.FORMAT", 2)  # without shares
     assert spec.digest != ours

@@ -3,8 +3,8 @@
 A point that a camera sees goes to the next frame's camera by one affine map for each slot: out of
 the first camera, along with its object, into the second. So a pixel takes a few dozen operations.
 
-Numba's cache knows this file's own text alone: after changing a constant that is imported here,
-remove the ``__pycache__`` beside it.
+Numba's cache knows this file's own text alone: after changing the fields of ``Labels``, remove the
+``__pycache__`` beside it.
 """
 
 from typing import Any, NamedTuple
@@ -41,7 +41,7 @@ class Ways(NamedTuple):
     """From this camera to the next frame's."""
     back: Any
     """From the next frame's camera to this one."""
-    covered: Any
+    displaced: Any
     """From this camera to the way that the point goes in the physics frame."""
 
 
@@ -51,8 +51,9 @@ class Rules(NamedTuple):
     objects: int
     """Slots from this one on stand still."""
     static: bool
-    """Before a still camera only objects have a flow."""
+    """Whether the camera stands still: then only objects have a flow."""
     same_share: float
+    """By less than this a visible point's share of the light differs in the next frame."""
 
 
 class Flow(NamedTuple):
@@ -61,6 +62,14 @@ class Flow(NamedTuple):
     flow: Any
     scene_flow: Any
     visible: Any
+
+    @classmethod
+    def empty(cls, height: int, width: int) -> "Flow":
+        """Not filled yet."""
+        size = height, width
+        return cls(
+            np.empty((*size, 2), np.float32), np.empty((*size, 3), np.float32), np.empty(size, bool)
+        )
 
 
 @compiled(inside=True)
@@ -98,8 +107,8 @@ def _rounded(x: float, step: float) -> float:
 def _share_at(there: Labels, slot: int, objects: int, u: float, v: float) -> float:
     """Part of the light that a slot has at a place of the picture, interpolated between pixels.
 
-    Where another object has the largest part, it is what that one leaves; what stands still and the
-    background colour share theirs.
+    Where another has the largest part, it is all that this one leaves: exact for two things in a
+    pixel, too much for three. What stands still and the background colour share theirs.
     """
     height, width = there.slot.shape
     x, y = min(max(u - 0.5, 0.0), width - 1.0), min(max(v - 0.5, 0.0), height - 1.0)
@@ -173,9 +182,9 @@ def fill(
                 out.flow[y, x, k] = _rounded(end[k] - start[k], PIXEL_STEP)
             if far:
                 continue
-            covered = _mapped(ways.covered[way], point)
+            way_there = _mapped(ways.displaced[way], point)
             for k in range(3):
-                out.scene_flow[y, x, k] = _rounded(covered[k], METRE_STEP)
+                out.scene_flow[y, x, k] = _rounded(way_there[k], METRE_STEP)
             out.visible[y, x] = _shown(
                 there, lenses, ways.back[way], slot, rules, start, share, end, moved[2]
             )

@@ -43,7 +43,10 @@ class ViewLabels(NamedTuple):
     depth: Array
     """``(T, H, W)`` float16 along the camera's axis; 0 where nothing is."""
     flow: Array
-    """``(T - 1, H, W, 2)`` float16: where the pixel's point is in the next frame, minus here."""
+    """``(T - 1, H, W, 2)`` float16: where the pixel's point is in the next frame, minus here.
+
+    The point lies a little before ``depth``, see ``Labels.flow_depth``.
+    """
     scene_flow: Array
     """``(T - 1, H, W, 3)`` float16: the same point's way in the physics frame."""
     visible: Array
@@ -86,18 +89,20 @@ class Motion(NamedTuple):
 
 
 def ways_of(motion: Motion, here: Camera, there: Camera, world: WorldFrame, t: int) -> Ways:
-    """Where points that a camera sees go until the next frame's camera sees them."""
-    (R, r), (R2, r2) = _pose(here), _pose(there)
+    """Where points that a camera sees go until the next frame's camera sees them.
+
+    A point is ``x`` in space, ``R x + r`` before a camera, and ``M x + b`` in the next frame.
+    """
+    (R, r), (R2, r2), P = _pose(here), _pose(there), _to_physics(world)
     M, b = motion.steps(t)
-    turned = R2 @ R.T
+    change = M - np.eye(3)
     onward = _affine(R2 @ M @ R.T, (b - M @ R.T @ r) @ R2.T + r2)
-    far = _affine(turned[None], np.zeros((1, 3)))
-    all_onward = np.concatenate([onward, far])
-    A = np.linalg.inv(all_onward[..., :3])
-    back = _affine(A, -np.einsum("sij,sj->si", A, all_onward[..., 3]))
-    P, moving = _to_physics(world), M - np.eye(3)
-    covered = _affine(P @ moving @ R.T, (b - moving @ R.T @ r) @ P.T)
-    return Ways(all_onward, back, np.concatenate([covered, np.zeros((1, 3, 4))]))
+    displaced = _affine(P @ change @ R.T, (b - change @ R.T @ r) @ P.T)
+    far = _affine((R2 @ R.T)[None], np.zeros((1, 3)))
+    onward, displaced = np.concatenate([onward, far]), np.concatenate([displaced, 0 * far])
+    A = np.linalg.inv(onward[..., :3])
+    back = _affine(A, -np.einsum("sij,sj->si", A, onward[..., 3]))
+    return Ways(onward, back, displaced)
 
 
 def _pose(camera: Camera) -> tuple[Array, Array]:
@@ -151,13 +156,10 @@ def label_view(
         out.share[t] = np.rint(255 * labels.share)
         out.depth[t] = np.minimum(animation.world.scale * labels.depth, LARGEST)
         if before is not None:
-            here, there = views[t - 1], views[t]
-            ways = ways_of(motion, here, there, animation.world, t - 1)
-            step = Flow(
-                np.empty((H, W, 2), np.float32), np.empty((H, W, 3), np.float32),
-                out.visible[t - 1],
-            )  # fmt: skip
-            fill(before, labels, (lens_of(here), lens_of(there)), ways, rules, step)
-            out.flow[t - 1], out.scene_flow[t - 1] = step.flow, step.scene_flow
+            ways = ways_of(motion, views[t - 1], views[t], animation.world, t - 1)
+            lenses = lens_of(views[t - 1]), lens_of(views[t])
+            flow = Flow.empty(H, W)
+            fill(before, labels, lenses, ways, rules, flow)
+            out.flow[t - 1], out.scene_flow[t - 1], out.visible[t - 1] = flow
         before = labels
     return out

@@ -32,7 +32,6 @@ TUMBLING, COMMON, FROM_ABOVE = (
     Numbers.between(0.2, 0.8),
     Numbers.between(8, 40),
 )
-IN_WORDS = {str: "text", int: "a whole number", float: "a number", bool: "true or false"}
 ONE, FIFTH = Numbers.fixed(1), Numbers.fixed(0.2)
 FORMAT = 5  # of the shards; a change makes other bytes of the same spec
 
@@ -273,6 +272,8 @@ def _check_splits(splits: Mapping[str, float]) -> None:
 
 
 # --- from a file ----------------------------------------------------------------------------------
+
+IN_WORDS = {str: "text", int: "a whole number", float: "a number", bool: "true or false"}
 
 
 def shipped() -> list[str]:

@@ -27,11 +27,11 @@ class Labels(NamedTuple):
     flow_depth: Array
     """Of the point whose motion is the pixel's; 0 where nothing is seen.
 
-    What lies at a depth moves its own details over the picture, as bright as its light is there.
-    Where the details of different depths have nothing to do with each other, one flow for all of
-    them leaves the least squared difference if it is their mean by the square of that brightness:
-    by the square of the transmittance, where ``depth`` goes by the transmittance. So it lies before
-    ``depth``, by more in what is less opaque.
+    The mean by the square of the transmittance, where ``depth`` goes by the transmittance. Think of
+    matter in grains of equal optical depth, each with a colour of its own: a grain shows as bright
+    as the transmittance to it, and as it moves, its detail moves. One flow for all of them leaves
+    the least squared difference, in the mean, if it weighs them by the square of that brightness.
+    Gaussians differ in optical depth, but squares of their own light carried pictures less well.
     """
 
     @classmethod

@@ -238,7 +238,10 @@ def _pass_segment(
 
 @compiled()
 def _count_anew(room: Room, slate: Slate, count: int) -> None:
-    """Let the integrals begin with 0 here, for an interval that is too short to change them."""
+    """Let the integrals begin with 0 here, for an interval that adds too little to them.
+
+    What it adds to the square's is the least of all, in proportion.
+    """
     for j in range(count):
         slate.its[room.open[j]] -= slate.passed
     slate.passed[:] = 0.0
