@@ -399,7 +399,7 @@ def test_the_depth_of_the_flow_carries_a_soft_ball_better_than_that_of_its_light
 def test_without_gloss_flow_carries_what_shines():
     psnr = {}
     for gloss in (True, False):
-        spec, film, source = made("bowling", size=(128, 128), frames=13, gloss=gloss)
+        spec, film, source = made("bowling", size=(192, 192), frames=9, gloss=gloss)
         assert (film.animation.scene.sh.shape[1] > 1) == gloss
         cameras = view(film, spec, "follow")
         labels = label_view(film.animation, cameras, source.color, pictures_by("steady"))
