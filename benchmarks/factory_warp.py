@@ -5,6 +5,7 @@ are those that are drawn, before an mp4 loses anything; the flow is the stored o
 interpolates. First on all object pixels that the labels call visible, which is what the line of
 35 dB asks for. Then:
 
+- mp4, mp4_full: the same pixels of the decoded film, by the spec's rgb.
 - mixed: on those too of which the next frame shows more or less, a tenth of the pixel's light or
   more, because something else covers them in part. "asked, %" and "inside, %" are parts of these.
 - colours: no flow at all, on the pixels asked for: this frame against itself in the colours that
@@ -23,8 +24,8 @@ And on the pixels inside, without one cause after the other:
 - none: without all four.
 
 Run with: python benchmarks/factory_warp.py [--renderer steady] [--without-gloss]
-[--scenes bowling ...] [--every 4] [--json FILE]. steady has no order to keep: with it, order is the
-same as inside.
+[--scenes bowling ...] [--every 4] [--quick] [--json FILE]. steady has no order to keep: with it,
+order is the same as inside. --quick leaves the causes out.
 
 With --depths, in place of all this: the flow of points at other depths, on the pixels inside. At
 the mean depth of the light; then at that of the labels, and so many percent of the object's size
@@ -52,7 +53,7 @@ from newtongs.factory.film import make_film
 from newtongs.factory.labels import Array, ViewLabels, label_view
 from newtongs.factory.renderers import pictures_by
 from newtongs.factory.scenes import SceneSource, find_scenes
-from newtongs.factory.spec import CameraPath, Renderer, Spec, load_spec
+from newtongs.factory.spec import CameraPath, Renderer, Rgb, Spec, load_spec
 from newtongs.factory.views import cameras_of, each
 from newtongs.render import ewa, steady
 from newtongs.render.ewa_records import Layer
@@ -93,7 +94,8 @@ VARIANTS = {
 
 ABOUT = ("flow, px", "asked, %", "inside, %")
 NO_WORDS = ("",) * len(ABOUT)
-COLUMNS = ("asked", "mp4", "mixed", "colours", "inside", *VARIANTS)
+CODED: tuple[Rgb, ...] = ("mp4", "mp4_full")
+COLUMNS = ("asked", *CODED, "mixed", "colours", "inside", *VARIANTS)
 # Whether at the depth of the light, and how far behind that depth, in sizes of the object.
 DEPTHS = {"light": (True, 0.0)} | {
     f"{100 * behind:+.0f} %": (False, behind)
@@ -261,10 +263,10 @@ def fetched(image: Array, matches: Matches, denser: int = 1) -> Array:
     return np.stack([*planes], -1)
 
 
-def decoded(frames: Array, fps: float, folder: Path) -> Array:
+def decoded(frames: Array, fps: float, kind: Rgb, folder: Path) -> Array:
     """Frames ``(T, H, W, 3)`` as they come out of the mp4 that a sample holds."""
     path = folder / "film.mp4"
-    path.write_bytes(encode.mp4(frames, fps))
+    path.write_bytes(encode.rgb(frames, fps, kind)[1])
     reader = film_library("imageio_ffmpeg").read_frames(str(path))
     next(reader)  # about the film
     return np.stack([np.frombuffer(x, np.uint8).reshape(frames.shape[1:]) for x in reader])
@@ -342,11 +344,13 @@ class Tally:
         return {k: float(10 * np.log10(n / max(s, 1e-12))) for k, (s, n) in self.sums.items() if n}
 
 
-def breakdown(view: Seen, every: int, folder: Path) -> dict[str, float]:
+def breakdown(view: Seen, every: int, folder: Path, causes_too: bool) -> dict[str, float]:
     """PSNR of one view, by what is left out; and how far and how many its pixels go."""
     tally, length, total, kept, more = Tally(), 0.0, 0, 0, 0
     drawn = view.labels.rgb / 255.0
-    coded = decoded(view.labels.rgb, view.animation.fps, folder) / 255.0
+    coded: dict[Rgb, Array] = {
+        kind: decoded(view.labels.rgb, view.animation.fps, kind, folder) / 255.0 for kind in CODED
+    }
     for t, here, there in pairs(view.animation, every):
         matches = matches_of(view.labels, view.labels.visible, t)
         mixed = matches_of(view.labels, view.mixed, t)
@@ -356,10 +360,11 @@ def breakdown(view: Seen, every: int, folder: Path) -> dict[str, float]:
             continue
         within = matches.where(inside(view.labels, matches, t))
         tally.add("asked", off_in(drawn, t, matches))
-        tally.add("mp4", off_in(coded, t, matches))
+        for kind, film in coded.items():
+            tally.add(kind, off_in(film, t, matches))
         tally.add("colours", off_by_colors(view, t, here, there, matches))
         tally.add("inside", off_in(drawn, t, within))
-        for name, causes in VARIANTS.items():
+        for name, causes in VARIANTS.items() if causes_too else ():
             tally.add(name, off_without(view, t, here, there, within, causes))
         total, kept = total + len(matches.row), kept + len(within.row)
         length += matches.lengths.sum()
@@ -417,6 +422,7 @@ def main() -> None:
     parser.add_argument("--renderer", default="ewa", choices=["ewa", "steady"])
     parser.add_argument("--without-gloss", action="store_true", help="gloss = false in the spec")
     parser.add_argument("--scenes", nargs="*", default=[], help="ids; default: all of the spec")
+    parser.add_argument("--quick", action="store_true", help="nothing drawn without some cause")
     parser.add_argument("--depths", action="store_true", help="flow at other depths, see above")
     parser.add_argument("--every", type=int, default=4, help="of how many frames one is compared")
     parser.add_argument("--json", type=Path, help="write the figures there")
@@ -429,7 +435,7 @@ def main() -> None:
             rows[name] = (
                 by_depth(view, args.every)
                 if args.depths
-                else breakdown(view, args.every, Path(folder))
+                else breakdown(view, args.every, Path(folder), not args.quick)
             )
             console.print(name, {k: round(x, 2) for k, x in rows[name].items()})
     console.print(shown(rows, tuple(DEPTHS) if args.depths else COLUMNS))

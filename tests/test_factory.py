@@ -294,6 +294,27 @@ def test_lossless_pictures_come_back_bit_for_bit():
     assert mp4(frames, 24.0) == mp4(frames, 24.0)
 
 
+def test_full_pictures_keep_their_colours_where_those_of_players_blur(tmp_path):
+    """Red and blue in turn, a pixel each: half the resolution of colour makes them one."""
+    from newtongs.factory.encode import rgb
+
+    ffmpeg = pytest.importorskip("imageio_ffmpeg")
+    frames = np.zeros((4, 32, 32, 3), np.uint8)
+    frames[:, :, ::2, 0], frames[:, :, 1::2, 2] = 200, 200
+    worst = {}
+    for kind in ("mp4", "mp4_full"):
+        suffix, data = rgb(frames, 24.0, kind)
+        assert suffix == "mp4"
+        assert rgb(frames, 24.0, kind)[1] == data
+        (tmp_path / "film.mp4").write_bytes(data)
+        reader = ffmpeg.read_frames(str(tmp_path / "film.mp4"))
+        next(reader)
+        back = np.stack([np.frombuffer(x, np.uint8).reshape(32, 32, 3) for x in reader])
+        worst[kind] = np.abs(back.astype(int) - frames).max()
+    assert worst["mp4"] > 50
+    assert worst["mp4_full"] < 16
+
+
 # --- reading with what others have ----------------------------------------------------------------
 
 

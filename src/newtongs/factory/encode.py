@@ -4,14 +4,16 @@ import io
 import json
 import os
 import tempfile
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from fractions import Fraction
+from functools import partial
 from typing import Any
 
 import numpy as np
 
 from ..render.video import MP4_COLOR, QUALITY, film_library
 from .labels import Array
+from .spec import Rgb
 
 # One thread and no words about the encoder's build: threads cut pictures in other places, and a
 # version in the file would tell two machines apart.
@@ -21,15 +23,22 @@ SAME_BYTES = [
 ]  # fmt: skip
 
 
-def mp4(frames: Array, fps: float) -> bytes:
-    """Frames ``(T, H, W, 3)`` uint8, of even size, as H.264."""
+# Colours at half resolution, as all players want them, or at full resolution with less loss.
+PLAYED, FULL = ("yuv420p", QUALITY), ("yuv444p", "10")
+
+
+def mp4(frames: Array, fps: float, kept: tuple[str, str] = PLAYED) -> bytes:
+    """Frames ``(T, H, W, 3)`` uint8, of even size, as H.264.
+
+    ``kept`` is the format of pixels and the constant rate factor.
+    """
     ffmpeg = film_library("imageio_ffmpeg")
     with tempfile.TemporaryDirectory() as folder:
         path = os.path.join(folder, "film.mp4")
         writer = ffmpeg.write_frames(
             path, (frames.shape[2], frames.shape[1]), fps=Fraction(fps).limit_denominator(1001),
-            codec="libx264", quality=None, macro_block_size=1,
-            output_params=[*MP4_COLOR, "-crf", QUALITY, *SAME_BYTES, "-movflags", "+faststart"],
+            codec="libx264", quality=None, macro_block_size=1, pix_fmt_out=kept[0],
+            output_params=[*MP4_COLOR, "-crf", kept[1], *SAME_BYTES, "-movflags", "+faststart"],
         )  # fmt: skip
         writer.send(None)
         try:
@@ -53,7 +62,14 @@ def webp(frames: Array, fps: float) -> bytes:
     return out.getvalue()
 
 
-RGB = {"mp4": mp4, "webp": webp}
+RGB: dict[Rgb, Callable[[Array, float], bytes]] = {
+    "mp4": mp4, "mp4_full": partial(mp4, kept=FULL), "webp": webp,
+}  # fmt: skip
+
+
+def rgb(frames: Array, fps: float, kind: Rgb) -> tuple[str, bytes]:
+    """Suffix and bytes of a film."""
+    return kind.split("_")[0], RGB[kind](frames, fps)
 
 
 def npz(arrays: Mapping[str, Array]) -> bytes:

@@ -168,7 +168,8 @@ def _files(
 ) -> Any:  # fmt: skip
     """Name and bytes of each file, without the key."""
     for v, view in enumerate(labels):
-        yield f"rgb{v}.{spec.rgb}", encode.RGB[spec.rgb](view.rgb, spec.fps)
+        suffix, pictures = encode.rgb(view.rgb, spec.fps, spec.rgb)
+        yield f"rgb{v}.{suffix}", pictures
         arrays = {name: x for name, x in view._asdict().items() if name != "rgb"}
         yield f"labels{v}.npz", encode.npz(arrays)
     yield (

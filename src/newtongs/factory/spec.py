@@ -20,7 +20,7 @@ from .distributions import Numbers, is_number
 Kind: TypeAlias = Literal["world", "learned", "analytic", "paper", "motions"]
 CameraPath: TypeAlias = Literal["still", "orbit", "follow"]
 Aim: TypeAlias = Literal["free", "loose"]
-Rgb: TypeAlias = Literal["mp4", "webp"]
+Rgb: TypeAlias = Literal["mp4", "mp4_full", "webp"]
 Renderer: TypeAlias = Literal["ewa", "gsplat", "steady"]
 
 SHIPPED = Path(__file__).parent / "specs"
@@ -129,7 +129,8 @@ class Spec:
     size: tuple[int, int] = (256, 256)
     """Width and height in pixels."""
     rgb: Rgb = "mp4"
-    """mp4, or lossless webp."""
+    """mp4; mp4_full, with colours at full resolution and little loss, for ffmpeg and what is built
+    on it rather than for players; or lossless webp."""
     renderer: Renderer = "ewa"
     """ewa or steady, on the CPU, or gsplat, on CUDA. The first two label what they draw, gsplat's
     pictures have the labels of ewa. There is no "auto": the bytes of a film may not hang on the
