@@ -4,6 +4,7 @@ import errno
 import hashlib
 import io
 import json
+import os
 import shutil
 import tarfile
 from dataclasses import replace
@@ -17,7 +18,7 @@ from newtongs.factory import pool as pools
 from newtongs.factory import shards as shard_files
 from newtongs.factory.caption import caption, one_each
 from newtongs.factory.casts import prepare
-from newtongs.factory.cluster import check_address
+from newtongs.factory.cluster import check_address, no_warnings
 from newtongs.factory.distributions import Numbers
 from newtongs.factory.draws import draw, pushes_of
 from newtongs.factory.film import make_film
@@ -292,6 +293,13 @@ def test_lossless_pictures_come_back_bit_for_bit():
     ]
     np.testing.assert_array_equal(back, frames)
     assert mp4(frames, 24.0) == mp4(frames, 24.0)
+
+
+def test_warnings_of_compiled_code_can_be_kept_away(capfd):
+    with no_warnings():
+        os.write(2, b"gcs_client.cc: a line a second")
+    os.write(2, b"ours")
+    assert capfd.readouterr().err == "ours"
 
 
 def test_full_pictures_keep_their_colours_where_those_of_players_blur(tmp_path):

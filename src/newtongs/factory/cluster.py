@@ -59,6 +59,23 @@ def check_address(address: str) -> None:
         ) from error
 
 
+@contextmanager
+def no_warnings() -> Iterator[None]:
+    """Keep what is written to standard error away, by compiled code too.
+
+    Ray writes a line a second there while it tries to reach what is no cluster, whatever its
+    settings say. What matters it raises.
+    """
+    kept, nowhere = os.dup(2), os.open(os.devnull, os.O_WRONLY)
+    try:
+        os.dup2(nowhere, 2)
+        yield
+    finally:
+        os.dup2(kept, 2)
+        os.close(kept)
+        os.close(nowhere)
+
+
 class Films:
     """Counts the films of all nodes; an actor."""
 
@@ -117,12 +134,16 @@ class Cluster:
         check_address(address)
         self.spec, self.ray = spec, ray_module(address)
         try:
-            self.ray.init(
-                address, log_to_driver=False, logging_level="ERROR", configure_logging=True
-            )
+            with no_warnings():
+                self.ray.init(
+                    address, log_to_driver=False, logging_level="ERROR", configure_logging=True
+                )
         except Exception as error:  # Ray has a dozen kinds
             line = (str(error).splitlines() or [type(error).__name__])[0]
-            raise InputError(f"--ray: the cluster at {address} cannot be joined: {line}") from error
+            raise InputError(
+                f"--ray: the cluster at {address} cannot be joined: {line}; expected the head of a "
+                "Ray cluster there"
+            ) from error
         self.stored: dict[str, Any] = {}
         self.task = partial(self.ray.remote, num_cpus=1, max_retries=RETRIES)
         self.drawing = partial(self.task, num_gpus=gpu_share(spec.renderer))
