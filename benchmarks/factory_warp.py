@@ -29,7 +29,10 @@ order is the same as inside. --quick leaves the causes out.
 
 With --depths, in place of all this: the flow of points at other depths, on the pixels inside. At
 the mean depth of the light; then at that of the labels, and so many percent of the object's size
-before (-) or behind it; its size is half its largest extent.
+before (-) or behind it; its size is half its largest extent. With --shares: the pixels whose share
+of the light changes by less than this.
+
+The rules of the labels were chosen with these figures for film 0 in sight; --film 1 was not.
 """
 
 import argparse
@@ -50,6 +53,7 @@ from newtongs.factory import encode
 from newtongs.factory.casts import prepare, without_gloss
 from newtongs.factory.draws import draw
 from newtongs.factory.film import make_film
+from newtongs.factory.flow import SAME_SHARE
 from newtongs.factory.labels import Array, ViewLabels, label_view
 from newtongs.factory.renderers import pictures_by
 from newtongs.factory.scenes import SceneSource, find_scenes
@@ -102,6 +106,8 @@ DEPTHS = {"light": (True, 0.0)} | {
     for behind in (-0.04, -0.02, -0.01, 0, 0.01, 0.02, 0.04)
 }
 
+SHARES = {f"{share:g}": share for share in (0.05, SAME_SHARE, 0.2, 0.3)} | {"any": np.inf}
+
 
 class Seen(NamedTuple):
     """A film from one side."""
@@ -138,14 +144,14 @@ class Matches(NamedTuple):
 # --- films ----------------------------------------------------------------------------------------
 
 
-def films(spec: Spec, home: Path, names: list[str]) -> Iterator[tuple[str, Seen]]:
-    """Film 0 of each scene, from two sides."""
+def films(spec: Spec, home: Path, names: list[str], number: int) -> Iterator[tuple[str, Seen]]:
+    """One film of each scene, by its number, from two sides."""
     for source in find_scenes(spec, home):
         if names and source.id not in names:
             continue
         one = replace(spec, scenes=(source.source,), splits={"train": 1.0}, frames=FRAMES)
         one = replace(one, objects=replace(one.objects, casts=1))
-        drawn = draw(one, [source], 0, 0)
+        drawn = draw(one, [source], number, 0)
         cast = drawn.cast_of(prepare(one, source).casts[drawn.kind])
         animation = make_film(cast, drawn, one).animation
         for path, view in zip(PATHS, drawn.views, strict=True):
@@ -387,6 +393,17 @@ def by_depth(view: Seen, every: int) -> dict[str, float]:
     return tally.decibels()
 
 
+def by_share(view: Seen, every: int) -> dict[str, float]:
+    """PSNR of what is visible, by how much a point's share of the light may change."""
+    tally, drawn = Tally(), view.labels.rgb / 255.0
+    for name, same_share in SHARES.items():
+        given = view.animation, view.given, view.color, view.drawn
+        visible = label_view(*given, same_share=same_share).visible
+        for t in range(1 % every, len(drawn) - 1, every):
+            tally.add(name, off_in(drawn, t, matches_of(view.labels, visible, t)))
+    return tally.decibels()
+
+
 def shown(rows: dict[str, dict[str, float]], names: tuple[str, ...]) -> Table:
     """A row a view."""
     table = Table(title=f"dB of a frame warped by the flow; asked: {ASKED:g}")
@@ -415,6 +432,20 @@ def together(rows: dict[str, dict[str, float]], name: str) -> str:
     return shown_decibels(float(-10 * np.log10(np.mean(errors))) if errors else None)
 
 
+def measured(view: Seen, args: argparse.Namespace, folder: Path) -> dict[str, float]:
+    """What the options ask for."""
+    if args.depths:
+        return by_depth(view, args.every)
+    if args.shares:
+        return by_share(view, args.every)
+    return breakdown(view, args.every, folder, not args.quick)
+
+
+def columns_of(args: argparse.Namespace) -> tuple[str, ...]:
+    """Of the table."""
+    return tuple(DEPTHS if args.depths else SHARES if args.shares else COLUMNS)
+
+
 def main() -> None:
     """Measure and print."""
     parser = argparse.ArgumentParser(description=__doc__)
@@ -424,6 +455,8 @@ def main() -> None:
     parser.add_argument("--scenes", nargs="*", default=[], help="ids; default: all of the spec")
     parser.add_argument("--quick", action="store_true", help="nothing drawn without some cause")
     parser.add_argument("--depths", action="store_true", help="flow at other depths, see above")
+    parser.add_argument("--shares", action="store_true", help="other rules of visible, see above")
+    parser.add_argument("--film", type=int, default=0, help="its number")
     parser.add_argument("--every", type=int, default=4, help="of how many frames one is compared")
     parser.add_argument("--json", type=Path, help="write the figures there")
     args = parser.parse_args()
@@ -431,14 +464,10 @@ def main() -> None:
     spec, home = load_spec(args.spec, renderer=args.renderer, gloss=not args.without_gloss)
     rows, console = {}, Console()
     with tempfile.TemporaryDirectory() as folder:
-        for name, view in films(spec, home, args.scenes):
-            rows[name] = (
-                by_depth(view, args.every)
-                if args.depths
-                else breakdown(view, args.every, Path(folder), not args.quick)
-            )
+        for name, view in films(spec, home, args.scenes, args.film):
+            rows[name] = measured(view, args, Path(folder))
             console.print(name, {k: round(x, 2) for k, x in rows[name].items()})
-    console.print(shown(rows, tuple(DEPTHS) if args.depths else COLUMNS))
+    console.print(shown(rows, columns_of(args)))
     if args.json:
         args.json.write_text(json.dumps(rows, indent=1))
 

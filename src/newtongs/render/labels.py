@@ -31,7 +31,7 @@ class Labels(NamedTuple):
     matter in grains of equal optical depth, each with a colour of its own: a grain shows as bright
     as the transmittance to it, and as it moves, its detail moves. One flow for all of them leaves
     the least squared difference, in the mean, if it weighs them by the square of that brightness.
-    Gaussians differ in optical depth, but squares of their own light carried pictures less well.
+    That Gaussians differ in optical depth is left aside.
     """
 
     @classmethod
