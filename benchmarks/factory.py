@@ -7,7 +7,7 @@ is made with each; bytes are compared by kind of file, since between the two onl
 json that names the renderer, may differ.
 
 Run with: python benchmarks/factory.py [--spec small] [--count 64] [--workers 1 2]
-          [--renderer ewa] [--out FOLDER]
+          [--renderer steady] [--out FOLDER]
 """
 
 import argparse
@@ -157,7 +157,7 @@ def main() -> None:
     parser.add_argument("--films-a-shard", type=int, help="a shard is one worker's")
     parser.add_argument("--workers", type=int, nargs="+", default=[1, 2])
     parser.add_argument(
-        "--renderer", nargs="+", default=["ewa"], choices=["ewa", "steady", "gsplat"]
+        "--renderer", nargs="+", default=["steady"], choices=["steady", "ewa", "gsplat"]
     )
     parser.add_argument("--out", type=Path, help="keep the films there")
     args = parser.parse_args()

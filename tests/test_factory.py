@@ -242,7 +242,7 @@ def test_a_sample_has_all_its_parts(films):
     assert np.load(io.BytesIO(data["00000000.cameras.npz"]))["w2c"].shape == (2, 5, 4, 4)
     about = json.loads(data["00000000.json"])
     assert about["provenance"]["digest"] == spec.digest
-    assert about["provenance"]["renderer"] == spec.renderer == "ewa"
+    assert about["provenance"]["renderer"] == spec.renderer == "steady"
     assert about["caption"] == data["00000000.txt"].decode()
     assert about["objects"][0]["id"] == 1
     assert 0 <= about["objects"][0]["restitution"] <= 1

@@ -18,8 +18,7 @@ from newtongs.scene.cameras import look_at
 from newtongs.threads import one_thread, sharing
 
 pytest.importorskip("numba")
-from newtongs.render import steady, steady_tiles
-from newtongs.render.ewa_records import Indices
+from newtongs.render import steady, steady_meet, steady_tiles, steady_walk
 
 SMALL = orbit((0, 0, 0), radius=4, width=37, height=27)[0]  # no multiple of the tiles
 FRONT = look_at((0, 0, 4), (0, 0, 0), width=40, height=40)
@@ -40,7 +39,7 @@ def lines_of(splat):
     seen = J @ cov @ J.transpose(0, 2, 1) + np.diag([EPS2D, EPS2D, 0])
     slopes = np.linalg.solve(seen[:, :2, :2], seen[:, :2, 2:])[..., 0]
     variance = seen[:, 2, 2] - (slopes * seen[:, :2, 2]).sum(-1)
-    return slopes, np.maximum(np.sqrt(3 * variance.clip(0)), steady_tiles.LEAST * z)
+    return slopes, np.maximum(np.sqrt(3 * variance.clip(0)), steady_meet.LEAST * z)
 
 
 def blended(begin, end, tau, features, background):
@@ -69,7 +68,7 @@ def met(splat):
         alpha = opacity * np.exp(-0.5 * np.einsum("ni,nij,nj->n", d, conic, d))
         its = alpha >= ALPHA_MIN
         nearness = 1 - (slopes[order] * d).sum(-1) / depth  # linear in the picture, for a plane
-        z, h = (depth / nearness.clip(steady_tiles.GRAZING))[its], half[order][its]
+        z, h = (depth / nearness.clip(steady_meet.GRAZING))[its], half[order][its]
         tau = -np.log1p(-alpha[its].clip(max=ALPHA_CAP))
         yield (
             place,
@@ -131,8 +130,35 @@ def test_a_thin_gaussian_leaves_what_surrounds_it_alone(sizes):
 def test_sorting_is_stable(n):
     keys = np.random.default_rng(n).integers(0, max(n // 3, 1), n).astype(float)
     order, spare = np.empty(n, np.int32), np.empty(n, np.int32)
-    steady_tiles.sort(keys, n, order, spare)
+    steady_meet.sort(keys, n, order, spare)
     assert np.array_equal(order, np.argsort(keys, kind="stable"))
+
+
+@pytest.mark.parametrize("n", [0, 1, 5, 30, 300])
+@pytest.mark.parametrize("moved", [0.0, 2.0, 1e3])
+def test_keys_are_put_in_order_however_they_come(n, moved):
+    """By insertion, or by merging where that would take long."""
+    random = np.random.default_rng(n)
+    numbers, places = steady_meet.make_room(n)
+    keys = np.rint(np.arange(n) + moved * random.normal(size=n))  # some of them equal
+    numbers[3, :n] = keys
+    sort = steady_walk._put_in_order
+    sort(numbers, places, 3, n, steady_meet.BEGINS, steady_meet.FIRST)
+    assert np.array_equal(places[steady_meet.FIRST, :n], np.argsort(keys, kind="stable"))
+    assert np.array_equal(numbers[steady_meet.BEGINS, :n], np.sort(keys))
+
+
+def test_exponentials_and_logarithms_are_exact():
+    """As exact as is said, and what is lost to its own size."""
+    p = np.concatenate([[0.0, 1e5, 1e300], np.logspace(-14, 2.9, 2000)])
+    left, lost = np.array([steady_meet.halved(x) for x in p]).T
+    assert np.allclose(left, 2.0**-p, rtol=1e-11, atol=1e-300)
+    assert np.allclose(lost, -np.expm1(-np.log(2) * p), rtol=3e-11, atol=0)
+    alpha = np.concatenate(
+        [[0.0, ALPHA_CAP, 0.5, 1 - math.sqrt(0.5)], np.logspace(-9, -1e-4, 2000)]
+    )
+    tau = np.array([steady_meet._optical_depth(x) for x in alpha])
+    assert np.allclose(tau, -np.log1p(-np.array(alpha)), rtol=2e-11, atol=1e-16)
 
 
 # --- laws -----------------------------------------------------------------------------------------
@@ -236,12 +262,14 @@ def looked_at(scene, x, y):
     """Of the Gaussians of the block from a pixel on: how many there are, and how many it meets."""
     with sharing() as share:
         layer, lines = steady.projected(prepare(scene, FRONT, SKY), share)
-    n, kinds = len(layer.rows), steady_tiles.Room.__annotations__.values()
-    room = steady_tiles.Room(*(np.empty(n, np.int32 if k == Indices else float) for k in kinds))
+    n = len(layer.rows)
+    room = numbers, places = steady_meet.make_room(n)
     its = np.arange(n, dtype=np.int32)
-    count = steady_tiles._touching(layer.records, lines, its, x, y, room.block, room.front)
-    steady_tiles.sort(room.front, count, room.near, room.open)
-    return count, steady_tiles._meet(layer.records, lines, count, x, y, room)
+    count = steady_tiles._touching(layer.records, lines, its, x, y, *room)
+    near, spare = places[steady_meet.NEAR], places[steady_meet.SPARE]
+    steady_meet.sort(numbers[steady_meet.FRONT], count, near, spare)
+    steady_meet.meet(layer.records, lines, count, x, y, 8, *room)
+    return count, places[steady_meet.COUNT, 0]
 
 
 def test_what_an_opaque_wall_hides_is_not_looked_at():

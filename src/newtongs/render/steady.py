@@ -28,7 +28,7 @@ from .prepare import Splat
 from .rendering import Rendering
 
 try:
-    from . import ewa, ewa_depths, steady_tiles
+    from . import ewa, ewa_depths, steady_meet, steady_tiles
     from .ewa_records import Array, Layer
     from .ewa_tiles import TILE, bin_strips
 except InputError as error:
@@ -52,9 +52,9 @@ def projected(splat: Splat, share: Share) -> tuple[Layer, Any]:
     view, given = ewa.view_of(splat.camera), splat.covariances
     layer = ewa.projected(ewa.splats_of(splat), view, share)
     covariances = ewa.array(pack_symmetric(splat.scene.covariances) if given is None else given)
-    lines = np.zeros((len(layer.rows), steady_tiles.LINE))
+    lines = np.zeros((len(layer.rows), steady_meet.LINE))
     ewa_depths.depth_lines(ewa.array(splat.means), covariances, layer.rows, view, lines)
-    steady_tiles.make_lines(layer.records, lines)
+    steady_meet.make_lines(layer.records, lines)
     return layer, lines
 
 
