@@ -324,7 +324,8 @@ def test_a_film_is_its_frames(shade, moving):
     assert not torch.equal(pictures[0].color, pictures[2].color)
 
 
-def test_a_film_draws_few_tiles_again(monkeypatch):
+def tiles_drawn(monkeypatch, frames):
+    """Part of the tiles, frame after frame."""
     drawn, draw = [], steady.draw_tiles
 
     def counted(layer, lines, background, wanted, *rest):
@@ -332,6 +333,24 @@ def test_a_film_draws_few_tiles_again(monkeypatch):
         draw(layer, lines, background, wanted, *rest)
 
     monkeypatch.setattr(steady, "draw_tiles", counted)
-    list(render_frames(through(cloud(300, 0, 0.7)), CAMERA, backend="steady"))
+    list(render_frames(frames, CAMERA, backend="steady"))
+    return drawn
+
+
+def test_a_film_draws_few_tiles_again(monkeypatch):
+    first, *rest = tiles_drawn(monkeypatch, through(cloud(300, 0, 0.7)))
+    assert first == 1
+    assert 0 < min(rest) < max(rest) < 0.9
+
+
+def test_what_has_come_to_rest_is_not_drawn_again(monkeypatch):
+    """Nor what lies in a shadow that does not move."""
+    rows = torch.arange(20)
+    shade = lambda t: (rows, torch.full((20,), 0.5 if t else 0.7))  # noqa: E731
+    frames = through(cloud(300, 0, 0.7), shade=shade)
+    for _, states in frames.states.values():
+        states[2:] = states[1]
+    drawn = tiles_drawn(monkeypatch, frames)
     assert drawn[0] == 1
-    assert max(drawn[1:]) < 0.9
+    assert drawn[1] > 0
+    assert drawn[2:] == [0] * (len(frames) - 2)

@@ -134,8 +134,8 @@ class Spec:
     renderer: Renderer = "steady"
     """steady or ewa, on the CPU, or gsplat, on CUDA. Pictures by steady do not jump as things turn,
     so that the flow carries them; ewa takes less than half the time. Both label what they draw,
-    gsplat's pictures have the labels of ewa. There is no "auto": the bytes of a film may not hang on
-    the machine that makes it."""
+    gsplat's pictures have the labels of ewa. There is no "auto": the bytes of a film may not hang
+    on the machine that makes it."""
     gloss: bool = True
     """Whether colours hang on the side from which things are seen, as spherical harmonics above
     degree 0 say. Without it things keep their colours as they turn, and flow carries them."""

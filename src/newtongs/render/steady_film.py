@@ -1,11 +1,12 @@
 """A film from one place, by ``steady``: tiles in which nothing changes are not drawn again.
 
-What may change a tile is what moves and what lies in the shadow, in this frame or in the one
-before. The pictures are those of :func:`newtongs.render.render`, bit for bit.
+What may change a tile is what moves and what lies in the shadow. Of these it is what looks different
+in this frame and in the one before: things come to rest, and so do shadows. The pictures are those
+of :func:`newtongs.render.render`, bit for bit.
 """
 
 from collections.abc import Iterator
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import torch
@@ -29,6 +30,21 @@ def pictures(scenes: AnimatedScene, camera: Camera, background: Any) -> Iterator
             yield ewa.rendering(film.draw(frame))
 
 
+class Part(NamedTuple):
+    """Some of the Gaussians that a camera sees, as they are drawn."""
+
+    rows: Any
+    records: Array
+    lines: Any
+
+    def unlike(self, other: "Part") -> Array:
+        """Records of those that the other has not, or not so."""
+        _, here, there = np.intersect1d(self.rows, other.rows, True, return_indices=True)
+        same = (self.records[here] == other.records[there]).all(1)
+        same &= (self.lines[here] == other.lines[there]).all(1)
+        return np.delete(self.records, here[same], 0)
+
+
 class Film:
     """The frame drawn last, and the tiles in which the next one may differ from it."""
 
@@ -40,7 +56,7 @@ class Film:
         )  # fmt: skip
         self.moves = ~scenes.still.numpy()
         self.pixels = np.zeros((camera.height, camera.width, 5), np.float32)
-        self.touched = steady.all_tiles(camera)
+        self.before: Part | None = None
 
     @torch.no_grad()
     def draw(self, frame: Frame) -> Array:
@@ -50,13 +66,21 @@ class Film:
         changing = self.moves
         if frame.shade is not None:
             changing = changing | (ewa.array(frame.shade) != 1)
-        now = touched(layer.records[changing[layer.rows]], self.camera)
+        seen = changing[layer.rows]
+        now = Part(layer.rows[seen], layer.records[seen], lines[seen])
         background, naming = ewa.array(splat.background), self.naming(layer)
         steady.draw_tiles(
-            layer, lines, background, self.touched | now, self.pixels, self.share, naming
+            layer, lines, background, self.unlike(now), self.pixels, self.share, naming
         )
-        self.touched = now
+        self.before = now
         return self.pixels.copy()
+
+    def unlike(self, now: Part) -> Any:
+        """Mask ``(strips, tiles)`` of the tiles that differ from those of the frame before."""
+        if self.before is None:
+            return steady.all_tiles(self.camera)
+        came, left = now.unlike(self.before), self.before.unlike(now)
+        return touched(came, self.camera) | touched(left, self.camera)
 
     def naming(self, layer: Layer) -> Naming | None:
         """What the frame's labels need, if it is to have any."""

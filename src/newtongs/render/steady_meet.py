@@ -155,7 +155,7 @@ def _least(records: Array, n: int, dx: float, dy: float) -> float:
 @compiled("contract", "nsz", inside=True)
 def _cross(records: Array, lines: Numbers, n: int, hx: float, dy: float, numbers: Numbers) -> None:
     """What the pixels of a row, the first of which is ``hx, dy`` from it, meet of a Gaussian."""
-    a, o, z = np.float64(records[n, A]), np.float64(records[n, OPACITY]), records[n, DEPTH]
+    a, o, z = float(records[n, A]), float(records[n, OPACITY]), records[n, DEPTH]
     v, slant = records[n, B] * dy, records[n, G] * dy
     slope_x, left, sparse = lines[n, SLOPE_X], 1 - lines[n, SLOPE_Y] * dy, lines[n, SPARSE]
     for k in range(WIDTH):

@@ -125,7 +125,7 @@ def _cut(numbers: Numbers, places: Indices, i: int) -> tuple[int, int, bool]:
     while ended < met:
         begin, end = numbers[BEGINS, begun], numbers[ENDS, ended]
         next_begun, next_ended = places[FIRST, begun], places[LAST, ended]
-        ends = np.int64(end <= begin)  # a number: a branch would be guessed wrong too often
+        ends = int(end <= begin)  # a number: a branch would be guessed wrong too often
         to, k = min(begin, end), next_begun + ends * (next_ended - next_begun)
         tau += density * (to - at)
         at = to
