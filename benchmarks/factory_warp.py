@@ -33,6 +33,9 @@ before (-) or behind it; its size is half its largest extent. With --shares: the
 of the light changes by less than this.
 
 The rules of the labels were chosen with these figures for film 0 in sight; --film 1 was not.
+
+With --made 83 98 ..., in place of one film of each scene: these films of the spec as the factory
+makes them, and of their views those that have less than is asked for. factory_films.py names them.
 """
 
 import argparse
@@ -40,6 +43,7 @@ import json
 import tempfile
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
+from functools import lru_cache
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -50,12 +54,13 @@ from rich.table import Table
 from scipy.ndimage import map_coordinates
 
 from newtongs.factory import encode
-from newtongs.factory.casts import prepare, without_gloss
+from newtongs.factory.casts import Prepared, prepare, without_gloss
 from newtongs.factory.draws import draw
 from newtongs.factory.film import make_film
 from newtongs.factory.flow import SAME_SHARE
 from newtongs.factory.labels import Array, ViewLabels, label_view
 from newtongs.factory.renderers import pictures_by
+from newtongs.factory.sample import Clock, make_sample
 from newtongs.factory.scenes import SceneSource, find_scenes
 from newtongs.factory.spec import CameraPath, Renderer, Rgb, Spec, load_spec
 from newtongs.factory.views import cameras_of, each
@@ -157,6 +162,37 @@ def films(spec: Spec, home: Path, names: list[str], number: int) -> Iterator[tup
         for path, view in zip(PATHS, drawn.views, strict=True):
             cameras = cameras_of(animation, replace(view, path=path), one)
             yield f"{source.id}, {path}", seen(animation, cameras, source, spec.renderer)
+
+
+def made(spec: Spec, home: Path, numbers: list[int]) -> Iterator[tuple[str, Seen]]:
+    """Films as the factory makes them, from those sides from which less than asked is reached."""
+    scenes = find_scenes(spec, home)
+
+    @lru_cache
+    def load(name: str) -> Prepared | str:
+        return prepare(spec, next(scene for scene in scenes if scene.id == name))
+
+    for number in numbers:
+        sample = make_sample(spec, scenes, number, load, Clock(), keep=True)
+        drawn = draw(spec, scenes, number, sample.row["attempt"])
+        scene = load(drawn.scene)
+        assert not isinstance(scene, str)
+        cast = drawn.cast_of(scene.casts[drawn.kind])
+        animation = make_film(cast, drawn, spec).animation
+        for i, (view, labels) in enumerate(zip(drawn.views, sample.views, strict=True)):
+            if asked_of(labels) < ASKED:
+                cameras = cameras_of(animation, view, spec)
+                name = f"{number}, {drawn.scene}, {i} {view.path}"
+                yield name, seen(animation, cameras, scene.source, spec.renderer)
+
+
+def asked_of(labels: ViewLabels, every: int = 4) -> float:
+    """PSNR of the pixels asked for, as drawn; infinite if there are none."""
+    tally = Tally()
+    for t in range(1 % every, len(labels.flow), every):
+        matches = matches_of(labels, labels.visible, t)
+        tally.add("asked", off_in(labels.rgb[t : t + 2] / 255.0, 0, matches))
+    return tally.decibels().get("asked", np.inf)
 
 
 def size_of(animation: Animation, i: int) -> float:
@@ -457,6 +493,7 @@ def main() -> None:
     parser.add_argument("--depths", action="store_true", help="flow at other depths, see above")
     parser.add_argument("--shares", action="store_true", help="other rules of visible, see above")
     parser.add_argument("--film", type=int, default=0, help="its number")
+    parser.add_argument("--made", type=int, nargs="*", help="films of the factory, see above")
     parser.add_argument("--every", type=int, default=4, help="of how many frames one is compared")
     parser.add_argument("--json", type=Path, help="write the figures there")
     args = parser.parse_args()
@@ -464,7 +501,10 @@ def main() -> None:
     spec, home = load_spec(args.spec, renderer=args.renderer, gloss=not args.without_gloss)
     rows, console = {}, Console()
     with tempfile.TemporaryDirectory() as folder:
-        for name, view in films(spec, home, args.scenes, args.film):
+        chosen = films(spec, home, args.scenes, args.film)
+        if args.made:
+            chosen = made(spec, home, args.made)
+        for name, view in chosen:
             rows[name] = measured(view, args, Path(folder))
             console.print(name, {k: round(x, 2) for k, x in rows[name].items()})
     console.print(shown(rows, columns_of(args)))
