@@ -4,9 +4,9 @@ Frame t + 1 is fetched along the stored flow, by a cubic spline, and compared wi
 object pixels that the labels call visible, in dB: of the pictures as they are drawn, which
 ``rgb = "webp"`` keeps, and of the decoded mp4 of both kinds. The films are those of the spec, one
 after the other: attempts that the factory refuses are drawn anew, cameras go as the spec says, and
-all with the seed that is given. Views that miss what is asked for are listed; the same films
-can be made again without gloss, or larger. ``factory_warp.py`` looks for what else keeps single
-views from more.
+all with the seed that is given. Views that miss what is asked for are listed, and can be looked at
+without gloss or larger, if the factory keeps the same attempt then. ``factory_warp.py`` looks for
+what else keeps single views from more.
 
 Run with: python benchmarks/factory_films.py [--spec small] [--renderer steady] [--without-gloss]
           [--count 40] [--films 83 98 ...] [--seed 1] [--size 256] [--workers 1] [--every 4]
@@ -20,18 +20,25 @@ import tempfile
 from collections.abc import Sequence
 from concurrent.futures import ProcessPoolExecutor
 from dataclasses import replace
-from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import torch
-from factory_warp import ASKED, CODED, Tally, decoded, matches_of, off_in
+from factory_warp import (
+    ASKED,
+    CODED,
+    Tally,
+    chosen_size,
+    decoded,
+    loader,
+    matches_of,
+    off_in,
+)
 from rich.console import Console
 from rich.progress import track
 from rich.table import Table
 
-from newtongs.factory.casts import Prepared, prepare
 from newtongs.factory.labels import ViewLabels
 from newtongs.factory.sample import Clock, make_sample
 from newtongs.factory.scenes import find_scenes
@@ -48,10 +55,7 @@ class Maker:
     def __init__(self, spec: Spec, home: Path, every: int) -> None:
         torch.set_num_threads(1)
         self.spec, self.every, self.scenes = spec, every, find_scenes(spec, home)
-        self.load = lru_cache(self._load)
-
-    def _load(self, name: str) -> Prepared | str:
-        return prepare(self.spec, next(scene for scene in self.scenes if scene.id == name))
+        self.load = loader(spec, self.scenes)
 
     def judged(self, number: int) -> list[dict[str, Any]]:
         """A row a view; none if the factory gives the film up, or no frame shows an object."""
@@ -142,11 +146,12 @@ def main() -> None:
     parser.add_argument("--json", type=Path, help="write the figures there")
     args = parser.parse_args()
     spec, home = load_spec(args.spec, renderer=args.renderer, gloss=not args.without_gloss)
-    seed = spec.seed if args.seed is None else args.seed
-    size = spec.size if args.size is None else (args.size, args.size)
-    spec, console = replace(spec, count=args.count, seed=seed, size=size), Console()
+    spec = replace(chosen_size(spec, args.seed, args.size), count=args.count)
     numbers = args.films or range(spec.count)
-    rows = all_judged(spec, home, args.every, args.workers, numbers)
+    rows, console = all_judged(spec, home, args.every, args.workers, numbers), Console()
+    if not rows:
+        console.print("no film was made, or none shows an object")
+        return
     console.print(shown(rows, spec))
     for row in rows:
         if row[DRAWN] < ASKED:

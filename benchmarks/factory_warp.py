@@ -23,7 +23,7 @@ And on the pixels inside, without one cause after the other:
   centres; when a thing turns, those that overlap change places, and the colour between them jumps.
 - none: without all four.
 
-Run with: python benchmarks/factory_warp.py [--renderer steady] [--without-gloss]
+Run with: python benchmarks/factory_warp.py [--renderer ewa] [--without-gloss]
 [--scenes bowling ...] [--every 4] [--quick] [--json FILE]. steady has no order to keep: with it,
 order is the same as inside. --quick leaves the causes out.
 
@@ -35,7 +35,8 @@ of the light changes by less than this.
 The rules of the labels were chosen with these figures for film 0 in sight; --film 1 was not.
 
 With --made 83 98 ..., in place of one film of each scene: these films of the spec as the factory
-makes them, and of their views those that have less than is asked for. factory_films.py names them.
+makes them, with --seed and --size, and of their views those that have less than is asked for.
+factory_films.py names them.
 """
 
 import argparse
@@ -54,13 +55,14 @@ from rich.table import Table
 from scipy.ndimage import map_coordinates
 
 from newtongs.factory import encode
-from newtongs.factory.casts import Prepared, prepare, without_gloss
+from newtongs.factory.casts import prepare, without_gloss
 from newtongs.factory.draws import draw
 from newtongs.factory.film import make_film
 from newtongs.factory.flow import SAME_SHARE
 from newtongs.factory.labels import Array, ViewLabels, label_view
+from newtongs.factory.pool import prepared_or_why
 from newtongs.factory.renderers import pictures_by
-from newtongs.factory.sample import Clock, make_sample
+from newtongs.factory.sample import Clock, Load, make_sample
 from newtongs.factory.scenes import SceneSource, find_scenes
 from newtongs.factory.spec import CameraPath, Renderer, Rgb, Spec, load_spec
 from newtongs.factory.views import cameras_of, each
@@ -164,29 +166,32 @@ def films(spec: Spec, home: Path, names: list[str], number: int) -> Iterator[tup
             yield f"{source.id}, {path}", seen(animation, cameras, source, spec.renderer)
 
 
-def made(spec: Spec, home: Path, numbers: list[int]) -> Iterator[tuple[str, Seen]]:
+def loader(spec: Spec, scenes: list[SceneSource]) -> Load:
+    """What prepares each scene once."""
+    return lru_cache(lambda name: prepared_or_why(spec, next(x for x in scenes if x.id == name)))
+
+
+def made(spec: Spec, home: Path, numbers: list[int], every: int) -> Iterator[tuple[str, Seen]]:
     """Films as the factory makes them, from those sides from which less than asked is reached."""
     scenes = find_scenes(spec, home)
-
-    @lru_cache
-    def load(name: str) -> Prepared | str:
-        return prepare(spec, next(scene for scene in scenes if scene.id == name))
-
+    load = loader(spec, scenes)
     for number in numbers:
         sample = make_sample(spec, scenes, number, load, Clock(), keep=True)
+        if not sample.row["made"]:
+            continue
         drawn = draw(spec, scenes, number, sample.row["attempt"])
         scene = load(drawn.scene)
-        assert not isinstance(scene, str)
+        assert not isinstance(scene, str)  # or the film would not have been made
         cast = drawn.cast_of(scene.casts[drawn.kind])
         animation = make_film(cast, drawn, spec).animation
         for i, (view, labels) in enumerate(zip(drawn.views, sample.views, strict=True)):
-            if asked_of(labels) < ASKED:
+            if asked_of(labels, every) < ASKED:
                 cameras = cameras_of(animation, view, spec)
                 name = f"{number}, {drawn.scene}, {i} {view.path}"
                 yield name, seen(animation, cameras, scene.source, spec.renderer)
 
 
-def asked_of(labels: ViewLabels, every: int = 4) -> float:
+def asked_of(labels: ViewLabels, every: int) -> float:
     """PSNR of the pixels asked for, as drawn; infinite if there are none."""
     tally = Tally()
     for t in range(1 % every, len(labels.flow), every):
@@ -468,6 +473,12 @@ def together(rows: dict[str, dict[str, float]], name: str) -> str:
     return shown_decibels(float(-10 * np.log10(np.mean(errors))) if errors else None)
 
 
+def chosen_size(spec: Spec, seed: int | None, size: int | None) -> Spec:
+    """With another seed or size, if they are given."""
+    spec = spec if seed is None else replace(spec, seed=seed)
+    return spec if size is None else replace(spec, size=(size, size))
+
+
 def measured(view: Seen, args: argparse.Namespace, folder: Path) -> dict[str, float]:
     """What the options ask for."""
     if args.depths:
@@ -486,7 +497,7 @@ def main() -> None:
     """Measure and print."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--spec", default="small")
-    parser.add_argument("--renderer", default="ewa", choices=["ewa", "steady"])
+    parser.add_argument("--renderer", default="steady", choices=["steady", "ewa"])
     parser.add_argument("--without-gloss", action="store_true", help="gloss = false in the spec")
     parser.add_argument("--scenes", nargs="*", default=[], help="ids; default: all of the spec")
     parser.add_argument("--quick", action="store_true", help="nothing drawn without some cause")
@@ -494,16 +505,19 @@ def main() -> None:
     parser.add_argument("--shares", action="store_true", help="other rules of visible, see above")
     parser.add_argument("--film", type=int, default=0, help="its number")
     parser.add_argument("--made", type=int, nargs="*", help="films of the factory, see above")
+    parser.add_argument("--seed", type=int, help="default: the spec's")
+    parser.add_argument("--size", type=int, help="pixels a side; default: the spec's")
     parser.add_argument("--every", type=int, default=4, help="of how many frames one is compared")
     parser.add_argument("--json", type=Path, help="write the figures there")
     args = parser.parse_args()
     torch.set_num_threads(1)
     spec, home = load_spec(args.spec, renderer=args.renderer, gloss=not args.without_gloss)
+    spec = chosen_size(spec, args.seed, args.size)
     rows, console = {}, Console()
     with tempfile.TemporaryDirectory() as folder:
         chosen = films(spec, home, args.scenes, args.film)
         if args.made:
-            chosen = made(spec, home, args.made)
+            chosen = made(spec, home, args.made, args.every)
         for name, view in chosen:
             rows[name] = measured(view, args, Path(folder))
             console.print(name, {k: round(x, 2) for k, x in rows[name].items()})

@@ -79,7 +79,7 @@ def add_gsplat(table: Table, name: str, scene: GaussianScene, camera: Camera) ->
 
 
 def add_rows(table: Table, name: str, scene: GaussianScene, camera: Camera, rate: float) -> None:
-    """Both CPU renderers on one scene."""
+    """The CPU renderers on one scene; of steady's arithmetic there is no count."""
     pixels = camera.width * camera.height
     work: list[tuple[str, str, str, float]] = [("light", "", "", BLUR * pixels)]
     try:
@@ -87,13 +87,14 @@ def add_rows(table: Table, name: str, scene: GaussianScene, camera: Camera, rate
 
         _, pairs, blended = draw_counting(prepare(scene, camera, (1, 1, 1)))
         work.append(("ewa", f"{pairs:,}", f"{blended / 1e6:.1f}", BLEND * blended))
+        work.append(("steady", "", "", 0))
     except InputError as missing:
         table.add_row(name, "ewa", str(missing))
     for backend, pairs_, blended_, operations in work:
         s = seconds(lambda backend=backend: render(scene, camera, backend=backend), CPU)  # type: ignore[misc]
         table.add_row(
             f"{name} ({len(scene):,})", backend, f"{1e3 * s:.1f}", f"{pixels / s / 1e6:.1f}",
-            pairs_, blended_, f"{s * rate / operations:.1f}",
+            pairs_, blended_, f"{s * rate / operations:.1f}" if operations else "",
         )  # fmt: skip
 
 

@@ -133,7 +133,7 @@ class Spec:
     on it rather than for players; or lossless webp."""
     renderer: Renderer = "steady"
     """steady or ewa, on the CPU, or gsplat, on CUDA. Pictures by steady do not jump as things turn,
-    so that the flow carries them; ewa takes less than half the time. Both label what they draw,
+    so that the flow carries them; ewa draws four times as fast. Both label what they draw,
     gsplat's pictures have the labels of ewa. There is no "auto": the bytes of a film may not hang
     on the machine that makes it."""
     gloss: bool = True

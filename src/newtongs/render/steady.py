@@ -48,11 +48,11 @@ def draw(splat: Splat) -> Rendering:
 
 
 def projected(splat: Splat, share: Share) -> tuple[Layer, Any]:
-    """What the camera sees, and how its depth goes on over the picture, lines ``(n, 3)``."""
+    """What the camera sees, and how its depth goes on over the picture, lines ``(n, 4)``."""
     view, given = ewa.view_of(splat.camera), splat.covariances
     layer = ewa.projected(ewa.splats_of(splat), view, share)
     covariances = ewa.array(pack_symmetric(splat.scene.covariances) if given is None else given)
-    lines = np.zeros((len(layer.rows), steady_meet.LINE))
+    lines = np.zeros((len(layer.rows), steady_meet.COLUMNS))
     ewa_depths.depth_lines(ewa.array(splat.means), covariances, layer.rows, view, lines)
     steady_meet.make_lines(layer.records, lines)
     return layer, lines

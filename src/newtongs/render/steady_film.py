@@ -1,7 +1,7 @@
 """A film from one place, by ``steady``: tiles in which nothing changes are not drawn again.
 
-What may change a tile is what moves and what lies in the shadow. Of these it is what looks different
-in this frame and in the one before: things come to rest, and so do shadows. The pictures are those
+What may change a tile is what moves and what lies in the shadow; of these, what differs between
+this frame and the one before, since things come to rest, and so do shadows. The pictures are those
 of :func:`newtongs.render.render`, bit for bit.
 """
 
@@ -39,7 +39,9 @@ class Part(NamedTuple):
 
     def unlike(self, other: "Part") -> Array:
         """Records of those that the other has not, or not so."""
-        _, here, there = np.intersect1d(self.rows, other.rows, True, return_indices=True)
+        _, here, there = np.intersect1d(
+            self.rows, other.rows, assume_unique=True, return_indices=True
+        )
         same = (self.records[here] == other.records[there]).all(1)
         same &= (self.lines[here] == other.lines[there]).all(1)
         return np.delete(self.records, here[same], 0)
@@ -76,7 +78,7 @@ class Film:
         return self.pixels.copy()
 
     def unlike(self, now: Part) -> Any:
-        """Mask ``(strips, tiles)`` of the tiles that differ from those of the frame before."""
+        """Mask ``(strips, tiles)`` of the tiles that may differ from those of the frame before."""
         if self.before is None:
             return steady.all_tiles(self.camera)
         came, left = now.unlike(self.before), self.before.unlike(now)

@@ -3,8 +3,8 @@
 Eight pixels of a row are taken together: the compiler makes vectors of them, so exponentials and
 logarithms are written out here. All of it is float64.
 
-What a pixel needs lies in the lines of two arrays. An array of its own for each would be more to
-pass and to count than a pixel has to compute.
+What a pixel needs lies in the lines of two arrays. With an array of its own for each, passing them
+on and counting the references to them would take longer than what a pixel has to compute.
 
 Numba's cache knows this file's own text alone: after changing a constant that is imported here,
 remove the ``__pycache__`` beside it.
@@ -39,8 +39,8 @@ Numbers: TypeAlias = npt.NDArray[np.float64]
 # Columns of a Gaussian's line: by what part its depth changes with x and y, at its centre; half its
 # interval, and one over all of it.
 SLOPE_X, SLOPE_Y, HALF, SPARSE = range(4)
-LINE = 4
-# The evenly filled interval with the same variance as the Gaussian is this many deviations long.
+COLUMNS = 4
+# Half of the evenly filled interval with the same variance as the Gaussian is this many deviations.
 SPREAD = math.sqrt(3)
 LEAST = 1e-6  # of its depth: half an interval is no shorter, or its density would be infinite
 
@@ -70,19 +70,20 @@ BEGIN, END, DENSITY = range(0, 3 * BLOCK_X, BLOCK_X)
     FRONT,  # the least depth at which each Gaussian of the block begins in it
     CROSSED,  # what the row meets of one Gaussian: exponents, densities, depths
     # Of one pixel: where intervals begin and end, in order; then event after event, how the density
-    # changes, where, to what; then what a segment lets through, the integral of the transmittance
-    # over it if all light came in, and times the way into it, and the last two of its square.
+    # changes, where, and to what. Of the segment behind each event, if all light came in: what it
+    # lets through; the integral of the transmittance over it; that of the transmittance times the
+    # way into it; and both of the square of the transmittance.
     BEGINS, ENDS, CHANGE, AT, DENSE, KEPT, LIT, AHEAD, LIT_TWICE, AHEAD_TWICE, LINES,
 ) = range(3 * BLOCK_X, 3 * BLOCK_X + 13)  # fmt: skip
 P_PLANE, DENSITY_PLANE, Z_PLANE = (np.uint64(i) * WIDTH for i in range(3))
 
 # Lines of the array of places: of each pixel of the row, which Gaussians it meets; then
 (
-    BLOCK,  # Gaussians that touch the block
-    NEAR,  # places in ``BLOCK``, in the order of the fronts
+    TOUCHING,  # Gaussians that touch the block
+    BY_FRONT,  # places in ``TOUCHING``, in the order of the fronts
     SPARE,  # for sorting
     COUNT,  # how many each pixel of the row has met
-    LOOK,  # with how many the next look at it is
+    LOOK,  # how many it must have met for the next look at whether it is opaque
     # Of one pixel: its intervals as they begin, as they end, the place of each in the latter, and
     # the interval of each event.
     FIRST, LAST, RANK, WHICH, PLACES,
@@ -214,12 +215,12 @@ def meet(
     everything = (1 << BLOCK_X) - 1
     closed = everything & ~((1 << wide) - 1)
     for j in range(count):
-        at = places[NEAR, j]
+        at = places[BY_FRONT, j]
         if j % LOOK_EVERY == 0:
             closed = _look(numbers, places, numbers[FRONT, at], closed)
             if closed == everything:
                 break
-        n = places[BLOCK, at]
+        n = places[TOUCHING, at]
         dx = (x0 - records[n, IX]) + np.float64(records[n, HX])
         dy = (y - records[n, IY]) + np.float64(records[n, HY])
         p_max, half = records[n, P_MAX], lines[n, HALF]

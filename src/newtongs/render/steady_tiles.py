@@ -13,17 +13,17 @@ import numpy as np
 
 from .ewa_records import DEPTH, EXT_X, EXT_Y, HX, HY, IX, IY, Array, Indices, compiled
 from .ewa_tiles import BLOCK_X, BLOCK_Y, MARGIN, TILE, bin_tiles
-from .footprint import NEAR as NEAREST
+from .footprint import NEAR
 from .labels import decide
 from .steady_meet import (
-    BLOCK,
+    BY_FRONT,
     FRONT,
     GRAZING,
     HALF,
-    NEAR,
     SLOPE_X,
     SLOPE_Y,
     SPARE,
+    TOUCHING,
     Numbers,
     make_room,
     meet,
@@ -63,7 +63,7 @@ def _touching(
             continue
         x, y = lines[n, SLOPE_X], lines[n, SLOPE_Y]
         nearness = 1 - min(x * dx, x * (dx + BLOCK_X - 1)) - min(y * dy, y * (dy + BLOCK_Y - 1))
-        places[BLOCK, count] = n
+        places[TOUCHING, count] = n
         numbers[FRONT, count] = records[n, DEPTH] / max(nearness, GRAZING) - lines[n, HALF]
         count += 1
     return count
@@ -80,8 +80,8 @@ def _name(naming: Naming, sums: Numbers, light: float, y: int, x: int) -> None:
     best, at, share = decide(naming.objects, light, sums, 0, SUMS)
     z, flow_z = 0.0, 0.0
     if best >= 0:  # what surrounds the camera begins behind it
-        z = max(sums[at + FAR] / sums[at + WEIGHT], NEAREST)
-        flow_z = max(sums[at + FAR_TWICE] / sums[at + WEIGHT_TWICE], NEAREST)
+        z = max(sums[at + FAR] / sums[at + WEIGHT], NEAR)
+        flow_z = max(sums[at + FAR_TWICE] / sums[at + WEIGHT_TWICE], NEAR)
     naming.slot[y, x], naming.share[y, x] = best, share
     naming.depth[y, x], naming.flow_depth[y, x] = z, flow_z
 
@@ -102,10 +102,13 @@ def draw_strip(
     With ``naming`` they are labelled too.
     """
     y0, tiles = strip * TILE, -(-out.shape[1] // TILE)
+    if not wanted.any():
+        return
     start, filled = bin_tiles(records, members, y0, tiles)
     longest = 0
     for t in range(tiles):
-        longest = max(longest, start[t + 1] - start[t])
+        if wanted[t]:
+            longest = max(longest, start[t + 1] - start[t])
     numbers, places = make_room(longest)
     slots, sums = None, np.empty(0)
     if naming is not None:
@@ -117,7 +120,7 @@ def draw_strip(
         for top in range(y0, min(y0 + TILE, out.shape[0]), BLOCK_Y):
             for left in range(t * TILE, min((t + 1) * TILE, out.shape[1]), BLOCK_X):
                 count = _touching(records, lines, its, left, top, numbers, places)
-                sort(numbers[FRONT], count, places[NEAR], places[SPARE])
+                sort(numbers[FRONT], count, places[BY_FRONT], places[SPARE])
                 wide = min(BLOCK_X, out.shape[1] - left)
                 for y in range(top, min(top + BLOCK_Y, out.shape[0])):
                     meet(records, lines, count, left, y, wide, numbers, places)

@@ -14,7 +14,7 @@ from typing import Any, TypeAlias
 import numpy as np
 
 from .ewa_records import BLUE, GREEN, RED, Array, Indices, compiled
-from .footprint import NEAR as NEAREST
+from .footprint import NEAR
 from .steady_meet import (
     AHEAD,
     AHEAD_TWICE,
@@ -44,8 +44,8 @@ from .steady_meet import (
 
 THIN = 1e-3  # optical depth of a segment whose light comes from all of it alike, nearly
 LOST = 1e-9  # part of the largest density so far that rounding may have spoilt
-SAFE = 1e8  # how much larger than their difference two numbers may be
-SHIFTS = 8  # a key, with which insertion is given up
+SAFE = 1e8  # largest product of a density and an integral: what rounding spoils of it is 1e-8
+SHIFTS = 8  # a key, after which insertion gives way to merging
 AT_ONCE, ONE = 8, np.uint64(1)
 
 # Sums of a slot, its Gaussians' densities times integrals over their intervals: of the
@@ -99,7 +99,7 @@ def _put_in_orders(numbers: Numbers, places: Indices, i: int) -> None:
 def _added_up(numbers: Numbers, places: Indices, i: int, begun: int, ended: int) -> float:
     """Density of what has begun and not ended."""
     density = 0.0
-    for j in range(begun):
+    for j in range(begun if begun > ended else 0):
         k = places[FIRST, j]
         if places[RANK, k] >= ended:
             density += numbers[DENSITY + i, k]
@@ -117,8 +117,8 @@ def _cut(numbers: Numbers, places: Indices, i: int) -> tuple[int, int, bool]:
     """Cut the ray of pixel ``i`` where intervals begin or end, as far as light comes.
 
     Returns how many of these events there are, of which how many are begins, and whether some
-    interval is so dense that its part of an integral over all of the ray might be lost. The last
-    segment ends at one event more.
+    interval is so dense that its part of an integral over all of the ray might be lost. Where the
+    last segment ends is stored behind the last event.
     """
     met, begun, ended, count = places[COUNT, i], 0, 0, 0
     at, density, tau, most, densest = 0.0, 0.0, 0.0, 0.0, 0.0
@@ -203,12 +203,12 @@ def _settle(
     sums: Numbers,
 ) -> tuple[float, float, float]:
     """The colours that what is open has added so far; its slots get what they have had."""
-    r, g, b = 0.0, 0.0, 0.0
+    lit, r, g, b = passed[0], 0.0, 0.0, 0.0
     for j in range(begun if begun > ended else 0):
         k = places[FIRST, j]
         if places[RANK, k] >= ended:
             n, density = places[i, k], numbers[DENSITY + i, k]
-            its = density * passed[WEIGHT]
+            its = density * lit
             r, g, b = (
                 r + its * records[n, RED],
                 g + its * records[n, GREEN],
@@ -253,14 +253,15 @@ def follow(
     count, begins, careful = _cut(numbers, places, i)
     _light_up(numbers, count)
     light, red, green, blue = 1.0, 0.0, 0.0, 0.0
-    whole = 0.0  # integral of the transmittance from the first begin on
+    start, whole = numbers[AT, 0], 0.0  # integral of the transmittance from the first begin on
     lit, far, lit_twice, far_twice = 0.0, 0.0, 0.0, 0.0  # since they were counted anew
     if slots is not None:
         _look_into(numbers, count)
         sums[:] = 0.0
     for e in range(count):
         at, change, n = numbers[AT, e], numbers[CHANGE, e], places[i, places[WHICH, e]]
-        if careful and abs(change) * (lit * abs(at) + abs(far)) > SAFE * abs(at):
+        # Times the depth the integral is no larger than this; the same with labels and without.
+        if careful and abs(change) * lit * max(abs(at), abs(start)) > SAFE * abs(at):
             begun = _begun(numbers, e)
             passed = lit, far, lit_twice, far_twice
             r, g, b = _settle(
@@ -286,10 +287,10 @@ def follow(
     r, g, b = _settle(
         records, numbers, places, i, begins, count - begins, passed, slots, sums
     )  # fmt: skip
-    out[y, x, 0] = red + r + light * background[0]
-    out[y, x, 1] = green + g + light * background[1]
-    out[y, x, 2] = blue + b + light * background[2]
-    depth = numbers[AT, 0] - light * numbers[AT, count] + whole  # of all light, by parts
-    out[y, x, 3] = max(depth / (1 - light), NEAREST) if light < 1 else 0.0
+    out[y, x, 0] = max(red + r, 0.0) + light * background[0]
+    out[y, x, 1] = max(green + g, 0.0) + light * background[1]
+    out[y, x, 2] = max(blue + b, 0.0) + light * background[2]
+    depth = start - light * numbers[AT, count] + whole  # of all light, by parts
+    out[y, x, 3] = max(depth / (1 - light), NEAR) if light < 1 else 0.0
     out[y, x, 4] = 1 - light
     return light
