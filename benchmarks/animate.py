@@ -15,17 +15,19 @@ from common import hardware
 from rich.console import Console
 from rich.table import Table
 
-from newtongs import stage as stages
-from newtongs import staging
-from newtongs.actors import make_bodies
-from newtongs.animator import follow, frame_times
 from newtongs.exports import export
-from newtongs.ground import make_ground
-from newtongs.pushes import Physics, Push
+from newtongs.formats.files import save
+from newtongs.pipeline.bodies import make_bodies
+from newtongs.pipeline.pick import pick
+from newtongs.pipeline.place import settle
+from newtongs.pipeline.prepare import Setup
+from newtongs.pipeline.run import frame_times
+from newtongs.pipeline.source import floor_of, open_source
+from newtongs.pipeline.spec import SceneSpec
+from newtongs.pipeline.surroundings import make_surroundings
+from newtongs.samples import template
 from newtongs.scene import GaussianScene, join
 from newtongs.scene.animation import Animation
-from newtongs.scene.io.formats import load, save
-from newtongs.templates import template
 
 BUDGET = 60.0  # seconds in all
 PIXELS = 512
@@ -59,21 +61,22 @@ def dense_scene(n: int) -> GaussianScene:
 
 
 def run(path: Path, folder: Path, clock: Clock) -> Animation:
-    """The stages of ``newtongs.animate`` and of the export, one by one."""
-    push, physics, times = Push(), Physics(), frame_times(2.0, 24.0)
+    """The steps of :func:`newtongs.pipeline.prepare.prepare`, of a run and of the export."""
+    spec, times = SceneSpec(), frame_times(2.0, 24.0)
     with clock("read the file"):
-        scene = load(path)
-    with clock("find floor and object"):
-        stage = stages.pick(scene, [push])
-    with clock("world frame"):
-        stage = staging.settle(stage, None)
+        source = open_source(path)
+    with clock("find the floor"):
+        floor = floor_of(source)
+    with clock("find and take out the object"):
+        layout = settle(pick(source, spec, floor), spec)
     with clock("shape of the object"):
-        bodies = make_bodies(stage, [push], physics, 2.0, None)
+        bodies = make_bodies(layout, spec)
     with clock("solid boxes of the scene"):
-        ground = make_ground(stage, bodies, physics, (), ())
+        fixed = make_surroundings(layout, bodies, spec)
+    setup = Setup(source, spec, layout, layout, bodies, fixed)
     with clock("simulation"):
-        states = follow(stage, bodies, ground, times, physics)
-    made = Animation(stage.scene, times, dict(enumerate(states)), stage.world)
+        states = setup.simulate(times)
+    made = setup.animation(times, states)
     began = time.perf_counter()
 
     def note(what: str, done: int, of: int) -> None:

@@ -35,15 +35,19 @@ from compositions import (  # type: ignore[import-not-found]
 from rich.console import Console
 from rich.table import Table
 
+from newtongs.formats import load
+from newtongs.pipeline.pick import main_object
+from newtongs.pipeline.prepare import main_frame
+from newtongs.pipeline.source import Source, floor_of
+from newtongs.pipeline.spec import SceneSpec
 from newtongs.render import write_png
-from newtongs.render.overview import alternatives, overview
-from newtongs.scene import GaussianScene, cluster, find_floor, load
-from newtongs.scene.find.extraction import Extraction, take_out
-from newtongs.scene.find.floor import Floor, plane_axes
+from newtongs.scene import GaussianScene
 from newtongs.scene.gaussians import join
 from newtongs.scene.world_frame import WorldFrame
-from newtongs.stage import Opened, floor_of, main_object
-from newtongs.staging import frame_of
+from newtongs.segment import cluster, find_floor
+from newtongs.segment.cutout.extraction import Extraction, take_out
+from newtongs.segment.floor.finding import FloorPlane, plane_axes
+from newtongs.views.overview import alternatives, overview
 
 DEGREES, MISS = 3.0, 0.02  # of a right answer; the second over the object's size
 LIKE = 0.8  # intersection over union from which a selection is the object
@@ -80,7 +84,7 @@ def row(name: str, assets: Path, sheets: Path | None) -> dict[str, Any]:
     scene = truth.scene.to("cpu").replace(ids=torch.full_like(truth.scene.ids, -1))
     torch.set_num_threads(2)
     start = time.perf_counter()
-    floor = floor_of(Opened(scene, None, False))
+    floor = floor_of(Source(scene, None, False))
     found_in = time.perf_counter() - start
     chosen = main_object(scene, floor.carrying)
     mask = torch.zeros(len(scene), dtype=torch.bool) if chosen is None else chosen.mask
@@ -110,7 +114,7 @@ def object_right(truth: Composed, mask: torch.Tensor) -> bool | None:
     return max(float((mask & w).sum() / (mask | w).sum()) for w in wanted) > LIKE
 
 
-def ghosts(scene: GaussianScene, out: Extraction, left: torch.Tensor, floor: Floor) -> int:
+def ghosts(scene: GaussianScene, out: Extraction, left: torch.Tensor, floor: FloorPlane) -> int:
     """Gaussians ``left`` above the support, within voxels that the object fills or encloses."""
     from scipy import ndimage
 
@@ -130,7 +134,7 @@ def ghosts(scene: GaussianScene, out: Extraction, left: torch.Tensor, floor: Flo
 
 
 def holes(
-    scene: GaussianScene, mask: torch.Tensor, out: Extraction, floor: Floor
+    scene: GaussianScene, mask: torch.Tensor, out: Extraction, floor: FloorPlane
 ) -> list[float] | None:
     """Parts of the footprint that nothing covers: the selection taken away, and then mended."""
     if out.support is None or not out.mask.any():
@@ -141,7 +145,7 @@ def holes(
     return [hole(thing, left, out, floor) for left in (before, after)]
 
 
-def hole(thing: GaussianScene, left: GaussianScene, out: Extraction, floor: Floor) -> float:
+def hole(thing: GaussianScene, left: GaussianScene, out: Extraction, floor: FloorPlane) -> float:
     """Part of the thing's footprint through which one sees its support's level."""
     h, flat = heights(thing.means, out, floor), thing.means.double() @ plane_axes(floor.up)
     low, high = flat.quantile(0.002, dim=0), flat.quantile(0.998, dim=0)
@@ -152,7 +156,7 @@ def hole(thing: GaussianScene, left: GaussianScene, out: Extraction, floor: Floo
     return float((seen_through(left[ground], cells, floor) > 0.5).double().mean())
 
 
-def seen_through(ground: GaussianScene, at: torch.Tensor, floor: Floor) -> torch.Tensor:
+def seen_through(ground: GaussianScene, at: torch.Tensor, floor: FloorPlane) -> torch.Tensor:
     """How much of what is below shows at places ``(n, 2)`` of a ground, seen from above."""
     x, sigma = ground.means.double() @ plane_axes(floor.up), ground.scales.double().median(-1)[0]
     reach = 3 * sigma[:, None]
@@ -166,21 +170,21 @@ def seen_through(ground: GaussianScene, at: torch.Tensor, floor: Floor) -> torch
     return torch.cat(light)
 
 
-def heights(x: torch.Tensor, out: Extraction, floor: Floor) -> torch.Tensor:
+def heights(x: torch.Tensor, out: Extraction, floor: FloorPlane) -> torch.Tensor:
     """Of points ``(N, 3)`` above what the object stood on, or above the floor if it hung."""
     x = WorldFrame.of_floor(floor.up, floor.height).to_physics(x.double())
     return x[:, 1] if out.support is None else torch.from_numpy(out.support.above(x.numpy()))
 
 
-def thickness(h: torch.Tensor, out: Extraction, floor: Floor) -> float:
+def thickness(h: torch.Tensor, out: Extraction, floor: FloorPlane) -> float:
     """How far from its plane a Gaussian belongs to the support of a thing with heights ``h``."""
     rough = floor.thickness if out.support is None else 3 * out.support.spread
     return max(rough, LEVEL * float(h.quantile(0.98)))
 
 
-def draw(scene: GaussianScene, floor: Floor, clusters: list, path: Path) -> None:  # type: ignore[type-arg]
+def draw(scene: GaussianScene, floor: FloorPlane, clusters: list, path: Path) -> None:  # type: ignore[type-arg]
     """Its picture as ``newtongs inspect`` draws it."""
-    world = frame_of(scene, floor)
+    world = main_frame(Source(scene, None, ours=False), SceneSpec(), floor)
     picture, _ = overview(scene, world, clusters[:10])
     if floor.doubt:
         other = alternatives(scene, [floor, *floor.alternatives][:4], size=160)

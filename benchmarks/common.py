@@ -10,8 +10,8 @@ import torch
 from torch import Tensor, nn
 
 from newtongs import GaussianNND
-from newtongs.state import LAYOUT
-from newtongs.types import GRAVITY
+from newtongs.base.state import LAYOUT
+from newtongs.base.types import GRAVITY
 
 os.environ.setdefault("XLA_PYTHON_CLIENT_PREALLOCATE", "false")  # torch needs the card too
 

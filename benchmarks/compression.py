@@ -31,12 +31,13 @@ import torch
 from rich.console import Console
 from rich.table import Table
 
-from newtongs.errors import InputError
+from newtongs.base.errors import InputError
 from newtongs.exports import write_html
 from newtongs.exports.html import read_html
 from newtongs.exports.loss import around, picture, to_decibels
-from newtongs.scene import Animation, Camera, GaussianScene, join, load, save
-from newtongs.stage import floor_of, opened
+from newtongs.formats import load, save
+from newtongs.pipeline.source import floor_of, open_source
+from newtongs.scene import Animation, Camera, GaussianScene, join
 
 FORMATS = (".splat", ".compressed.ply", ".spz", ".sog", ".glb", ".compressed.glb")
 PEER_FORMATS = (".compressed.ply", ".spz", ".sog", ".glb")
@@ -159,7 +160,7 @@ class Bench:
 
 def show(name: str, n: int | None, peer: str | None, slow: bool) -> None:
     """The table of one scene at one size, and the memory it took."""
-    place = opened(name)
+    place = open_source(name)
     cameras = around(place.scene, floor_of(place).up)
     scene = place.scene if n is None else repeated(place.scene, n)
     del place

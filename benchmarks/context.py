@@ -1,7 +1,6 @@
 """How fast ContextNND predicts 64 frames, and how long an update of its training takes.
 
-Prints the time of one object on a CPU, of many on CUDA, what half precision costs there, and the
-time of an update of the full training run.
+Prints the time of one object and of many, and that of an update of the full training run.
 
 ``--limits`` measures what it does not do: motions it never saw, other gravity, longer than 2.7 s,
 windows from the middle of a motion.
@@ -18,11 +17,11 @@ import torch
 from torch import Tensor
 
 from newtongs import motions
-from newtongs.dynamics.backends.context import context_predictor, likeliest_predictor
-from newtongs.dynamics.context import ContextNND, load_pretrained_context
-from newtongs.state import State
-from newtongs.training.context import ContextTrainConfig
-from newtongs.training.context.loop import make_step, of_round, set_rate, start
+from newtongs.base.state import State
+from newtongs.forecast import ContextNND, load_pretrained_context
+from newtongs.forecast.training import ContextTrainConfig
+from newtongs.forecast.training.loop import make_step, of_round, set_rate, start
+from newtongs.paper.evaluation.seen_predictors import mean_future
 
 SEEN = 4
 TIMES = torch.arange(64, dtype=torch.float32) / 24
@@ -40,7 +39,7 @@ def main() -> None:
         report_limits(load_pretrained_context())
         return
     device = torch.device(given.device)
-    counts = given.objects or ([1, 65_536] if device.type == "cuda" else [1, 1024])
+    counts = given.objects or [1, 4096 if device.type == "cuda" else 1024]
     model = load_pretrained_context().to(device)
     print(f"ContextNND, {SEEN} states seen, 64 frames, {name_of(device)}")
     for count in counts:
@@ -69,27 +68,13 @@ def report(model: ContextNND, seen: Tensor, device: torch.device) -> None:
     """One line for each way to predict."""
     times = TIMES.to(device)
     ways: dict[str, Callable[[], Tensor]] = {
-        "the likeliest future": lambda: likeliest(seen, times),
-        "the mean of all futures": lambda: mean(seen, times),
+        "the likeliest future": torch.no_grad()(lambda: model.likeliest(seen, times)),
+        "the mean of all futures": lambda: mean_future(model, seen, times),
     }
-    likeliest, mean = likeliest_predictor(model), context_predictor(model)
-    if len(seen) <= 4096:
-        ways["the model itself, the mean"] = torch.no_grad()(lambda: model(seen, times).mean())
     for name, predict in ways.items():
         wall, cpu = (1000 * x for x in shortest(predict, device))
         busy = f"{cpu:9.3f} ms of the CPU" if device.type == "cpu" else ""
         print(f"  {len(seen):>6} objects  {name:28} {wall:9.3f} ms {busy}")
-    part = seen[:4096]
-    with torch.no_grad():
-        exact = model(part, times).likeliest()
-    error = State(likeliest(part, times)).p - State(exact).p
-    distance = torch.linalg.vector_norm(error, dim=-1)
-    print(
-        f"          off the model itself: {1000 * distance.mean():.3f} mm on average, "
-        f"{1000 * distance.quantile(0.999):.2f} mm in one frame of a thousand"
-        if distance.numel() < 2**24
-        else ""
-    )
 
 
 def shortest(

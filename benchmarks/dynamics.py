@@ -13,13 +13,14 @@ from rich.console import Console
 from rich.table import Table
 from torch import Tensor
 
-from newtongs import Simulation, State, make_state, rotations
+from newtongs import Simulation, State, make_state
+from newtongs.base import rotations
 from newtongs.dynamics import Dynamics
 from newtongs.dynamics.backends import predictor
 from newtongs.dynamics.search import draw, search
 from newtongs.dynamics.variants import Variant, choose
-from newtongs.world import Body, Shape
-from newtongs.world.bodies import lowest
+from newtongs.physics import Body, Shape
+from newtongs.physics.bodies import lowest
 
 G, R = 9.81, 0.27
 CHOICES: tuple[Variant, ...] = ("learned", "structured", "analytic")

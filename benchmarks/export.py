@@ -15,7 +15,7 @@ import torch
 from rich.console import Console
 from rich.table import Table
 
-from newtongs import rotations, state
+from newtongs.base import rotations, state
 from newtongs.exports import FORMATS, export
 from newtongs.scene import GaussianScene, join
 from newtongs.scene.animation import Animation

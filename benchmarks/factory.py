@@ -39,7 +39,7 @@ def measured(spec: Spec, folder: Path, out: Path, workers: int) -> dict[str, Any
     """Make what is missing with some workers; what they said of themselves, and digests."""
     begun = time.perf_counter()
     with progress_bar("films") as advance:
-        outcome = produce(spec, folder, out, workers=workers, told=advance)
+        outcome = produce(spec, folder, out, workers=workers, progress=advance)
     run = figures(outcome, out, time.perf_counter() - begun, workers)
     return run | {"renderer": spec.renderer, "digests": digests(out)}
 

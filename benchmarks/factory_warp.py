@@ -54,28 +54,27 @@ from rich.console import Console
 from rich.table import Table
 from scipy.ndimage import map_coordinates
 
+from newtongs.base.process import sharing
+from newtongs.base.types import Array
 from newtongs.factory import encode
 from newtongs.factory.casts import prepare, without_gloss
 from newtongs.factory.draws import draw
 from newtongs.factory.film import make_film
-from newtongs.factory.flow import SAME_SHARE
-from newtongs.factory.labels import Array, ViewLabels, label_view
+from newtongs.factory.labels import SAME_SHARE, ViewLabels, each, label_view
 from newtongs.factory.pool import prepared_or_why
 from newtongs.factory.renderers import pictures_by
-from newtongs.factory.sample import Clock, Load, make_sample
+from newtongs.factory.sample import Clock, Load, cameras_of, make_sample
 from newtongs.factory.scenes import SceneSource, find_scenes
 from newtongs.factory.spec import CameraPath, Renderer, Rgb, Spec, load_spec
-from newtongs.factory.views import cameras_of, each
 from newtongs.render import ewa, steady
-from newtongs.render.ewa_records import Layer
+from newtongs.render.ewa_project import Layer
 from newtongs.render.labels import Labels
-from newtongs.render.prepare import prepare as prepared_splat
+from newtongs.render.splat import prepare as prepared_splat
 from newtongs.render.video import film_library
 from newtongs.scene import sh as harmonics
 from newtongs.scene.animation import Animation
 from newtongs.scene.cameras import Camera
 from newtongs.scene.frames import Frame
-from newtongs.threads import sharing
 
 PATHS: tuple[CameraPath, ...] = ("still", "follow")
 FRAMES = 25

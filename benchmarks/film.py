@@ -30,14 +30,14 @@ from render import BLEND, ball, filling
 from rich.console import Console
 from rich.table import Table
 
+from newtongs.formats import load
+from newtongs.formats.files import save
 from newtongs.render import render
 from newtongs.render.ewa import draw_counting
-from newtongs.render.prepare import prepare
-from newtongs.render.rendering import Rendering
 from newtongs.render.scenes import render_frames
-from newtongs.scene import Camera, GaussianScene, join, load, orbit
+from newtongs.render.splat import Rendering, prepare
+from newtongs.scene import Camera, GaussianScene, join, orbit
 from newtongs.scene.frames import AnimatedScene
-from newtongs.scene.io.formats import save
 from newtongs.scene.lifting import lift
 
 CPU = torch.device("cpu")

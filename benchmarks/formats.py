@@ -19,8 +19,9 @@ import torch
 from rich.console import Console
 from rich.table import Table
 
-from newtongs.errors import InputError
-from newtongs.scene import GaussianScene, load, save
+from newtongs.base.errors import InputError
+from newtongs.formats import load, save
+from newtongs.scene import GaussianScene
 
 Fields = dict[str, np.ndarray]
 NAMES = ("means", "quats", "log_scales", "logits", "sh")

@@ -17,11 +17,12 @@ from rich.console import Console
 from rich.progress import track
 from rich.table import Table
 
-from newtongs.datasets import gaussian32
-from newtongs.datasets.gaussian_sample import save
+from newtongs.base.process import one_thread
+from newtongs.paper.datasets import gaussian32
+from newtongs.paper.datasets.gaussian_sample import save
 from newtongs.render.light import render_light
-from newtongs.scene import GaussianScene, membership
-from newtongs.threads import one_thread
+from newtongs.scene import GaussianScene
+from newtongs.segment import membership
 
 ALL = 320
 

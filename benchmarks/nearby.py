@@ -19,16 +19,17 @@ from rich.console import Console
 from rich.table import Table
 from studio import OBJECTS, scene_asked_for, words_of
 
+from newtongs.physics import active_boxes
+from newtongs.physics.mujoco_engine import TICKS
+from newtongs.pipeline.prepare import Setup
 from newtongs.studio import Session
+from newtongs.studio.cache import warm
 from newtongs.studio.live import LiveRun
-from newtongs.studio.stages import Ready, warm
-from newtongs.world import nearby
-from newtongs.world.mujoco_engine import TICKS
 
 STEPS, LOOKS = 300, (90, 110, 130, 150, 180)  # of a sixtieth of a second; when a tick is timed
 
 
-def thrown(path: Path) -> Ready:
+def thrown(path: Path) -> Setup:
     """Five objects of a scene, thrown up and spinning."""
     session = Session(str(path))
     words = words_of(session)[:OBJECTS]
@@ -36,7 +37,7 @@ def thrown(path: Path) -> Ready:
         session.pick(word)
     for i in range(len(words)):
         session.push(i, velocity=(0.5 * i - 1, 4.0, 0.2), spin=(1.0, 2.0, 0.0))
-    return session.ready
+    return session.setup
 
 
 class Run(NamedTuple):
@@ -48,10 +49,10 @@ class Run(NamedTuple):
     """Boxes near, contacts, and microseconds to find and to solve them."""
 
 
-def run(ready: Ready, fewest: int) -> Run:
+def run(setup: Setup, fewest: int) -> Run:
     """A live run; what is near is looked for from ``fewest`` boxes on."""
-    nearby.FEWEST = fewest
-    live = LiveRun(ready)
+    active_boxes.FEWEST = fewest
+    live = LiveRun(setup)
     engine: Any = live.simulation._engine
     seconds, states, ticks = 0.0, [], []
     for step in range(STEPS):
@@ -88,12 +89,12 @@ def main() -> None:
     """Print the tables."""
     warm()
     with scene_asked_for(__doc__) as path:
-        ready = thrown(path)
-    run(ready, 1)  # numba compiles
-    every, near = run(ready, 10**9), run(ready, 1)
+        setup = thrown(path)
+    run(setup, 1)  # numba compiles
+    every, near = run(setup, 10**9), run(setup, 1)
     console = Console(width=100)
-    boxes = len(ready.around.surroundings.solids)
-    pieces = [len(body.shape.pieces) or 1 for body in ready.bodies if body.shape is not None]
+    boxes = len(setup.fixed.surroundings.solids)
+    pieces = [len(body.shape.pieces) or 1 for body in setup.bodies if body.shape is not None]
     console.print(f"{path.name}: {boxes:,} boxes, objects of {pieces} pieces")
     ratio, same = every.seconds / near.seconds, torch.equal(every.states, near.states)
     console.print(

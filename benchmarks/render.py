@@ -25,11 +25,12 @@ from rich.console import Console
 from rich.table import Table
 from torch import Tensor
 
-from newtongs.errors import InputError
+from newtongs.base.errors import InputError
+from newtongs.formats import load
 from newtongs.render import render
 from newtongs.render.light import SIGMA, render_light
-from newtongs.render.prepare import prepare
-from newtongs.scene import Camera, GaussianScene, load, orbit
+from newtongs.render.splat import prepare
+from newtongs.scene import Camera, GaussianScene, orbit
 
 CPU = torch.device("cpu")
 BLEND = 44  # operations a blended pixel, a fused multiply-add counted as two

@@ -36,10 +36,10 @@ from rich.table import Table
 from torch import Tensor, nn
 
 from newtongs import GaussianNND, NNDConfig, make_state
+from newtongs.base.state import project
 from newtongs.dynamics import floor
 from newtongs.dynamics.backends import predictor
 from newtongs.dynamics.rollout import rollout
-from newtongs.state import project
 
 
 @dataclass(frozen=True)
@@ -196,7 +196,7 @@ def add_group(
 FIRST_CALL = """
 import time, torch, newtongs
 model, z0, start = newtongs.GaussianNND(), newtongs.make_state(), time.perf_counter()
-from newtongs.dynamics.backends.numba_few import rollout_cpu
+from newtongs.dynamics.backends.numba_rollout import rollout_cpu
 rollout_cpu(model, z0, torch.arange(64) / 24)
 print(time.perf_counter() - start)
 """

@@ -15,10 +15,16 @@ from rich.table import Table
 from torch import Tensor
 
 from newtongs import motions
-from newtongs.datasets import gaussian32
-from newtongs.datasets.gaussian_sample import FRAMES
-from newtongs.evaluation.same32 import BASELINES, COLUMNS, MODEL, evaluate_same32, shipped_seeds
-from newtongs.evaluation.tables import HEADINGS, LABELS
+from newtongs.paper.datasets import gaussian32
+from newtongs.paper.datasets.gaussian_sample import FRAMES
+from newtongs.paper.evaluation.same32 import (
+    BASELINES,
+    COLUMNS,
+    MODEL,
+    evaluate_same32,
+    shipped_seeds,
+)
+from newtongs.paper.evaluation.tables import HEADINGS, LABELS
 
 METHODS = (*BASELINES, MODEL)
 

@@ -19,10 +19,10 @@ from rich.console import Console
 from rich.table import Table
 
 from newtongs import motions
-from newtongs.datasets import state32
+from newtongs.base.process import one_thread
 from newtongs.dynamics import BASELINES
-from newtongs.evaluation import evaluate
-from newtongs.threads import one_thread
+from newtongs.paper.datasets import state32
+from newtongs.paper.evaluation import evaluate
 
 SEQUENCE_BYTES = motions.FRAMES * 22 * 4
 

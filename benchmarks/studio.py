@@ -23,13 +23,13 @@ from common import hardware
 from rich.console import Console
 from rich.table import Table
 
-from newtongs import rotations
+from newtongs.base import rotations
+from newtongs.formats.files import save
+from newtongs.samples import named_scene
 from newtongs.scene import GaussianScene
-from newtongs.scene.io.formats import save
 from newtongs.studio import Session
+from newtongs.studio.cache import warm
 from newtongs.studio.server import Studio
-from newtongs.studio.stages import warm
-from newtongs.templates import named_scene
 
 OBJECTS = 5
 LIVE = 5.0  # seconds that are watched
@@ -122,12 +122,12 @@ def timed(studio: Studio, work: Callable[[], None], reader: Reader) -> Took:
     studio.page.attempt(work)
     end, busy = time.perf_counter(), time.process_time() - busy
     came = reader.settled()
-    if "#d33" in studio.page.panel.said.content:
-        raise SystemExit(studio.page.panel.said.content)
+    if "#d33" in studio.page.panel.message.content:
+        raise SystemExit(studio.page.panel.message.content)
     return Took(max(end, came) - start, busy, (reader.counts()[1] - before) / 1e6)
 
 
-def opened(path: Path) -> tuple[Studio, Reader, list[Row]]:
+def open_source(path: Path) -> tuple[Studio, Reader, list[Row]]:
     """A studio and a tab that has all of its scene."""
     start = time.perf_counter()
     session = Session(str(path))
@@ -168,9 +168,9 @@ def pulled(studio: Studio, reader: Reader) -> list[Row]:
     """Paths of an arrow that is pulled and let go."""
     page, rough, exact = studio.page, [], []
     for k in range(5):
-        page.aids.pull.position = page.aids.pull.position + 0.02 * (k + 1)
-        rough.append(timed(studio, page.pushing.pull, reader))
-        exact.append(timed(studio, page.pushing.let_go, reader))
+        page.overlays.pull.position = page.overlays.pull.position + 0.02 * (k + 1)
+        rough.append(timed(studio, page.push_panel.pull, reader))
+        exact.append(timed(studio, page.push_panel.let_go, reader))
     among = f"{len(page.view.objects)} objects" if len(page.view.objects) > 1 else "one object"
     return [
         Row(f"coarse path, {among}, slowest of 5", str(max(rough)), f"{COARSE:g} s"),
@@ -203,7 +203,7 @@ def lived(studio: Studio, reader: Reader) -> list[Row]:
 def measured(path: Path) -> tuple[int, list[Row]]:
     """All of it, for one scene."""
     warm()  # numba compiles, or reads what it compiled before
-    studio, reader, rows = opened(path)
+    studio, reader, rows = open_source(path)
     rows += picked(studio, reader)
     rows += lived(studio, reader)
     reader.process.terminate()

@@ -35,7 +35,7 @@ def walk(scene: str, folder: Path, done: Callable[[str, Any], None]) -> None:
         tab.until(words="choose a scene")
         done("open", walk)
         tab.choose(list=0, option=scene)
-        wait(lambda: page.shown == scene and "Gaussians;" in page.panel.said.content)
+        wait(lambda: page.shown == scene and "Gaussians;" in page.panel.message.content)
         time.sleep(LOOK)
         session = page.session
         thing = session.scene.object(0).means.double().mean(0)
@@ -50,7 +50,7 @@ def walk(scene: str, folder: Path, done: Callable[[str, Any], None]) -> None:
         wait(lambda: 5 < page.panel.frame.value < 30)
         tab.press(name="Pause")
         done("play", walk)
-        tab.unfold(name="Take it home")
+        tab.unfold(name="Export")
         tab.download(name="Export and download", folder=str(folder))
         done("home", walk)
     finally:

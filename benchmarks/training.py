@@ -37,15 +37,15 @@ from rich.table import Table
 from torch import Tensor
 
 from newtongs import GaussianNND, load_pretrained, motions
-from newtongs.datasets import state32
+from newtongs.base.ranks import Ranks
+from newtongs.base.state import project
 from newtongs.dynamics import floor
 from newtongs.dynamics.rollout import rollout
-from newtongs.ranks import Ranks
-from newtongs.state import project
-from newtongs.training import train
-from newtongs.training.config import LossWeights, TrainConfig
-from newtongs.training.loss import objective
-from newtongs.training.update import ReferenceUpdate, Update, make_update
+from newtongs.paper.datasets import state32
+from newtongs.paper.training import train
+from newtongs.paper.training.config import LossWeights, TrainConfig
+from newtongs.paper.training.loss import objective
+from newtongs.paper.training.update import ReferenceUpdate, Update, make_update
 
 # (model, states (B, T, 22)) -> a function that adds the gradient of the whole batch.
 Gradient = Callable[[], object]
@@ -65,15 +65,15 @@ class Case:
 
 
 def ours(passes: int) -> Way:
-    """Gradients by hand: so many half-precision passes a product on CUDA, float32 on the CPU."""
+    """What ``auto`` takes: CUDA kernels of so many half-precision passes, or torch.compile."""
 
     def way(case: Case) -> Gradient:
         group = Ranks(0, 1, case.device)
         update: Update
         if case.device.type == "cuda":
-            from newtongs.training.fused import FusedUpdate
+            from newtongs.paper.training.cuda import CudaUpdate
 
-            update = FusedUpdate(case.model, TIMES, CONFIG, group, passes=passes)
+            update = CudaUpdate(case.model, TIMES, CONFIG, group, passes=passes)
         elif passes == 3:
             update = make_update(case.model, TIMES, CONFIG, group)
         else:

@@ -21,11 +21,11 @@ from rich.console import Console
 from rich.table import Table
 from torch import Tensor
 
-from newtongs import rotations
+from newtongs.base import rotations
+from newtongs.base.state import State, make, replace
 from newtongs.scene import GaussianScene, affine, transform, transform_sequence
 from newtongs.scene.frames import AnimatedScene
 from newtongs.scene.transform import pack_symmetric, principal_axes
-from newtongs.state import State, make, replace
 
 Work = Callable[[], Any]
 

@@ -35,22 +35,23 @@ from rich.table import Table
 from scipy import ndimage
 from scipy.spatial import ConvexHull
 
-from newtongs import Physics, Push, make_state, rotations
-from newtongs.actors import initial_state, make_bodies, shape_of
-from newtongs.ground import make_ground, solid_rest
+from newtongs import ObjectSpec, make_state
+from newtongs.base import rotations
+from newtongs.base.state import State, replace
+from newtongs.base.types import StateTensor
+from newtongs.physics import Body, Shape, Simulation, Surroundings, bounce, colliders
+from newtongs.physics.active_boxes import carry
+from newtongs.physics.guards import EnergyGuard, SleepGuard
+from newtongs.physics.mujoco_engine import TICKS, MujocoEngine
+from newtongs.physics.shapes import directions
+from newtongs.pipeline.bodies import shape_of
+from newtongs.pipeline.pick import Layout
+from newtongs.pipeline.prepare import Setup, prepare
+from newtongs.pipeline.spec import SceneSpec
+from newtongs.pipeline.surroundings import make_surroundings, solid_rest
+from newtongs.samples import TEMPLATES
 from newtongs.scene import GaussianScene
 from newtongs.scene.gaussians import BACKGROUND
-from newtongs.stage import Stage, pick
-from newtongs.staging import settle
-from newtongs.state import State, replace
-from newtongs.templates import TEMPLATES
-from newtongs.types import StateTensor
-from newtongs.world import Body, Shape, Simulation, Surroundings, bounce, colliders
-from newtongs.world.energy import EnergyGuard
-from newtongs.world.mujoco_engine import TICKS, MujocoEngine
-from newtongs.world.nearby import carry
-from newtongs.world.rest import Rest
-from newtongs.world.shapes import directions
 
 COUNT, SECONDS, PILES, RUNS = 10, 2, 3, 5
 FRAME = 1 / 60
@@ -87,18 +88,18 @@ class Thing(NamedTuple):
     """An object to be dropped."""
 
     name: str
-    stage: Stage
+    setup: Setup
     z0: StateTensor
     shape: Shape
 
     @property
     def gaussians(self) -> int:
         """How many it has."""
-        return int((self.stage.scene.ids == 0).sum())
+        return int((self.setup.layout.scene.ids == 0).sum())
 
     def shape_again(self) -> Shape:
         """What is timed."""
-        return shape_of(self.stage, 0, self.z0)
+        return shape_of(self.setup.layout, 0, self.z0)
 
 
 def things(captures: Path | None) -> list[Thing]:
@@ -110,10 +111,10 @@ def things(captures: Path | None) -> list[Thing]:
         given += [(name, captures / name, "auto") for name in CAPTURES]
     out = []
     for name, scene, select in given:
-        push = Push(select=select)
-        stage = settle(pick(scene, [push]), None)
-        z0 = initial_state(stage, 0, push)
-        out.append(Thing(name, stage, z0, shape_of(stage, 0, z0)))
+        setup = prepare(scene, SceneSpec((ObjectSpec(select),)))
+        (body,) = setup.bodies
+        assert body.shape is not None
+        out.append(Thing(name, setup, body.z0, body.shape))
     return out
 
 
@@ -268,42 +269,42 @@ class Set(NamedTuple):
     """A stage with bodies above its ground."""
 
     title: str
-    stage: Stage
+    setup: Setup
     bodies: list[Body]
 
 
 def robot(captures: Path, some: Sequence[Thing]) -> Set:
     """Five objects dropped where the robot stood."""
-    stage = settle(pick(captures / "playbot.sog", [Push()]), None)
-    place = State(initial_state(stage, 0, Push())).p.double() * torch.tensor([1, 0, 1])
+    setup = prepare(captures / "playbot.sog", SceneSpec())
+    place = State(setup.bodies[0].z0).p.double() * torch.tensor([1, 0, 1])
     bodies = dropped(some, len(some), 0, restitution=0.6, aside=0.3, at=place)
     title = f"{len(bodies)} objects on the robot's ground"
-    return Set(title, changed(stage, count=len(bodies)), bodies)
+    layout = changed(setup.layout, pushed=len(bodies))
+    return Set(title, changed(setup, layout=layout), bodies)
 
 
 def bowling() -> Set:
     """The ball rolls into the pins."""
-    pushes = [Push(velocity=(8.0, 0.0, 0.0))]
-    stage = settle(pick("bowling", pushes, loose=True), None)
-    bodies = make_bodies(stage, pushes, Physics(), SECONDS, None)
-    return Set("bowling, ten pins loose", stage, bodies)
+    spec = SceneSpec((ObjectSpec(velocity=(8.0, 0.0, 0.0)),), loose=True)
+    setup = prepare("bowling", spec)
+    return Set("bowling, ten pins loose", setup, list(setup.bodies))
 
 
 def ground_tables(scene: Set, console: Console) -> None:
     """Collider, two seconds, and steps at 60 Hz."""
-    stage, bodies = scene.stage, scene.bodies
-    rest = stage.scene[stage.scene.ids == BACKGROUND]
+    layout, bodies = scene.setup.layout, scene.bodies
+    rest = layout.scene[layout.scene.ids == BACKGROUND]
     with mock.patch.object(colliders, "merged", wraps=colliders.merged) as merged:
-        solid = solid_rest(stage, rest, bodies)
+        solid = solid_rest(layout, rest, bodies)
     cells = merged.call_args.args[0].size
     all_threads, runs = torch.get_num_threads(), []
     for threads in RUNS * sorted({1, all_threads}):
         torch.set_num_threads(threads)
-        runs.append(collider_parts(stage, rest, bodies))
+        runs.append(collider_parts(layout, rest, bodies))
     torch.set_num_threads(all_threads)
     parts = min(runs, key=lambda run: sum(run.values()))
     whole = sum(parts.values())
-    around = make_ground(stage, bodies, Physics(), (), ()).surroundings
+    around = make_surroundings(layout, bodies, scene.setup.spec).surroundings
     run = played(bodies, around)
     shown = table(f"{scene.title}: {len(rest):,} Gaussians", "what", "", "target", "share")
     shown.add_row("boxes", f"{len(solid.boxes):,}", f"{colliders.MOST_BOXES:,}", "")
@@ -358,7 +359,7 @@ def watched(stages: Stages, *places: tuple[Any, str, str]) -> Iterator[None]:
             setattr(module, name, work)
 
 
-def collider_parts(stage: Stage, rest: GaussianScene, bodies: Sequence[Body]) -> Stages:
+def collider_parts(layout: Layout, rest: GaussianScene, bodies: Sequence[Body]) -> Stages:
     """Seconds of the collider's stages."""
     stages: Stages = {}
     with watched(
@@ -370,7 +371,7 @@ def collider_parts(stage: Stage, rest: GaussianScene, bodies: Sequence[Body]) ->
         (colliders, "merged", "merge"),
     ):  # fmt: skip
         start = time.perf_counter()
-        solid_rest(stage, rest, bodies)
+        solid_rest(layout, rest, bodies)
         spent = time.perf_counter() - start
     return {**stages, "the rest": spent - sum(stages.values())}
 
@@ -420,7 +421,7 @@ def own_time(bodies: Sequence[Body], around: Surroundings | None) -> Stages:
         simulation, stages = Simulation(bodies, surroundings=around), Stages()
         with watched(
             stages, (EnergyGuard, "check", "guard of the energy"),
-            (MujocoEngine, "_apply", "forces of the dynamics"), (Rest, "count", "sleep"),
+            (MujocoEngine, "_apply", "forces of the dynamics"), (SleepGuard, "count", "sleep"),
         ):  # fmt: skip
             simulation.run(torch.arange(1, SECONDS * 60 + 1, dtype=torch.float64) / 60)
         runs.append(stages)

@@ -1,4 +1,4 @@
-"""Throw a ball and follow it: build a state, roll it out, read the result by name.
+"""Throw a ball: build a state, roll it out, and read the result by name.
 
 Run with: python examples/01_throw_a_ball.py
 """

@@ -1,4 +1,4 @@
-"""Measure a predictor of your own against the paper's baselines on a small State-32.
+"""Evaluate your own predictor against the paper's baselines on a small State-32.
 
 Run with: python examples/02_your_own_predictor.py
 """
@@ -8,10 +8,10 @@ import tempfile
 import torch
 from torch import Tensor
 
-from newtongs.datasets import state32
+from newtongs.base.state import State, replace
 from newtongs.dynamics import BASELINES
-from newtongs.evaluation import evaluate
-from newtongs.state import State, replace
+from newtongs.paper.datasets import state32
+from newtongs.paper.evaluation import evaluate
 
 
 def moon(z0: Tensor, times: Tensor) -> Tensor:

@@ -1,6 +1,6 @@
-"""Throw a ball against a wall, then down a ramp onto a box, in the world and in the paper's engine.
+"""Throw a ball against a wall with both engines, then down a ramp onto a box.
 
-Planes and boxes are in physics units: x to the right, y up, the object about half a unit large.
+Planes and boxes are in physics units: x to the right, y up, the object about half a unit.
 
 Run with: python examples/04_a_wall.py
 """
@@ -9,7 +9,7 @@ import newtongs
 from newtongs import Physics, State
 from newtongs.dynamics import Box, Plane
 
-# Everything with n . x < d is solid: this wall stands at x = 2 and faces left.
+# Everything with n . x < d is solid: this wall is at x = 2 and faces left.
 wall = Plane(normal=(-1, 0, 0), offset=-2)
 ramp = Plane(normal=(0.4, 1, 0), offset=-0.5)
 step = Box(low=(1.5, 0, -1), high=(2.5, 0.4, 1))
@@ -19,9 +19,9 @@ for contact in ("world", "paper"):
         "desk_blue_sphere",
         velocity=(4, 1, 0),
         spin=(0, 0, 0),
-        attenuation=0.02,  # of the paper's engine, at every touch of the floor
+        attenuation=0.02,  # paper engine only: fraction of the floor speed lost per bounce
         seconds=1.5,
-        planes=[wall],
+        solids=[wall],
         physics=Physics(contact=contact),
     )
     x = State(animation.world.state_to_physics(animation.states[0])).p[:, 0]
@@ -31,6 +31,6 @@ for contact in ("world", "paper"):
     assert x[-1] < x.max() - 0.1
 
 animation = newtongs.animate(
-    "desk_blue_sphere", velocity=(1, 2, 0), planes=[ramp], boxes=[step], seconds=1.0
+    "desk_blue_sphere", velocity=(1, 2, 0), solids=[ramp, step], seconds=1.0
 )
-print(f"ramp and box are drawn too: {len(animation.scene):,} Gaussians")
+print(f"with the ramp and the box: {len(animation.scene):,} Gaussians")

@@ -5,9 +5,9 @@ import math
 import torch
 
 from newtongs.scene import GaussianScene
-from newtongs.scene.find.floor import Floor
 from newtongs.scene.gaussians import join
-from newtongs.scene.placing import moved
+from newtongs.scene.similarity import moved
+from newtongs.segment.floor.finding import FloorPlane
 
 RADIUS, HEIGHT = 0.25, 0.6
 GREY, RED, BLACK = (0.6, 0.62, 0.58), (0.8, 0.2, 0.15), (0.03, 0.03, 0.03)
@@ -69,7 +69,9 @@ def capture(kind="floor", slope=0.0):
     if kind != "floor":
         parts["floor"] = slab(1.5, seed=11)
     of = torch.cat([torch.full((len(s),), i) for i, s in enumerate(parts.values())])
-    floor = Floor(torch.tensor([0.0, 1, 0]).double(), 0.0, 0.5, "found", 0.01, "the floor at zero")
+    floor = FloorPlane(
+        torch.tensor([0.0, 1, 0]).double(), 0.0, 0.5, "found", 0.01, "the floor at zero"
+    )
     return join(*parts.values()), {name: of == i for i, name in enumerate(parts)}, floor
 
 
@@ -81,9 +83,9 @@ def greedy(scene, parts):
 
 def turned(scene, floor, turn, scale, shift):
     """Scene and floor in other coordinates."""
-    from newtongs import rotations
+    from newtongs.base import rotations
 
     up = rotations.rotate(turn.double(), floor.up)
     height = scale * floor.height + float(shift.double() @ up)
-    there = Floor(up, height, floor.share, "found", scale * floor.thickness, floor.description)
+    there = FloorPlane(up, height, floor.share, "found", scale * floor.thickness, floor.description)
     return moved(scene, turn=turn, scale=scale, shift=shift), there

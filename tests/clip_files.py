@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 
 from newtongs import cli
-from newtongs.datasets.common12 import MOTIONS
-from newtongs.evaluation.videos import opencv
+from newtongs.paper.datasets.common12 import MOTIONS
+from newtongs.paper.evaluation.videos import opencv
 
 cv2 = opencv()  # before any other use of it: FFmpeg learns once how much it may say
 

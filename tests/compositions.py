@@ -15,11 +15,11 @@ from pathlib import Path
 
 import torch
 
-from newtongs import rotations
+from newtongs.base import rotations
+from newtongs.formats.files import load
+from newtongs.samples import named_scene, template
 from newtongs.scene.gaussians import GaussianScene, join
-from newtongs.scene.io.formats import load
-from newtongs.scene.placing import extent, moved
-from newtongs.templates import named_scene, template
+from newtongs.scene.similarity import extent, moved
 
 BESIDE = Path(__file__).resolve().parent.parent.parent / "shared" / "assets"
 ASSETS = Path(os.environ.get("NEWTONGS_CAPTURES", BESIDE))

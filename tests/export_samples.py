@@ -4,11 +4,11 @@ import math
 
 import torch
 
-from newtongs import rotations, state
+from newtongs.base import rotations, state
+from newtongs.samples import template
 from newtongs.scene import GaussianScene, join
 from newtongs.scene.animation import About, Animation, ObjectAbout
 from newtongs.scene.world_frame import WorldFrame
-from newtongs.templates import template
 
 ABOUT = About(
     version="0",

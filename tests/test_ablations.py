@@ -6,15 +6,16 @@ from dataclasses import asdict, fields
 import pytest
 import torch
 
-from newtongs import GaussianNND, cli, load_model, load_pretrained, training
-from newtongs.cli.ablations import SIZES, Ablations, Size, settings
+from newtongs import GaussianNND, cli, load_model, load_pretrained
+from newtongs.base.errors import InputError
+from newtongs.cli.ablations import SIZES, Size, settings
 from newtongs.dynamics import NNDConfig
 from newtongs.dynamics.weights import ablated, describe, save_model, save_tensors
-from newtongs.errors import InputError
-from newtongs.evaluation.ablations import ABLATIONS, FULL, ablation_table, table
-from newtongs.evaluation.tables import paper
-from newtongs.training import LossWeights, objective
-from newtongs.training.loop import DivergedError
+from newtongs.paper import training
+from newtongs.paper.evaluation.ablations import ABLATIONS, FULL, ablation_table, table
+from newtongs.paper.evaluation.tables import RECORDS, paper
+from newtongs.paper.training import LossWeights, objective
+from newtongs.paper.training.checkpoint import DivergedError
 
 METRICS = ("traj", "fde", "vel", "quat", "scale", "plane_violation", "penetration_mse")
 
@@ -82,6 +83,7 @@ def write(path, content):
     path.write_text(json.dumps(content))
 
 
+@pytest.mark.slow
 def test_the_command_trains_evaluates_and_goes_on(tiny, tmp_path, capsys, monkeypatch):
     trained = []
     train = training.train
@@ -93,7 +95,7 @@ def test_the_command_trains_evaluates_and_goes_on(tiny, tmp_path, capsys, monkey
     monkeypatch.setattr(training, "train", noted)
     cli.main([*tiny, "--only", "euler"])
     assert trained == ["full", "euler"]
-    result = json.loads((tmp_path / "results/ablations/laptop/euler.json").read_text())
+    result = json.loads((tmp_path / "runs/ablations/results/laptop/euler.json").read_text())
     assert (result["name"], result["size"], result["epochs"]) == ("euler", "laptop", 2)
     assert result["sequences"] == 32
     assert result["changes"] == {"model": {"solver": "euler"}, "loss": {}}
@@ -108,7 +110,7 @@ def test_the_command_trains_evaluates_and_goes_on(tiny, tmp_path, capsys, monkey
     assert "Euler in place of RK4 (laptop)" in said
     cli.main([*tiny, "--only", "euler", "no_penetration"])
     assert trained == ["full", "euler", "no_penetration"]  # what is finished stays
-    again = json.loads((tmp_path / "results/ablations/laptop/euler.json").read_text())
+    again = json.loads((tmp_path / "runs/ablations/results/laptop/euler.json").read_text())
     assert again == result
 
 
@@ -121,7 +123,7 @@ def test_a_run_that_diverges_is_a_result(tiny, tmp_path, monkeypatch):
     monkeypatch.setattr(training, "train", diverging)
     cli.main([*tiny, "--only", "no_prior"])
     monkeypatch.setattr(training, "train", train)
-    row = table(tmp_path / "results/ablations", tmp_path / "full.json")[-1]
+    row = table(tmp_path / "runs/ablations/results", tmp_path / "full.json")[-1]
     assert (row["name"], row["failed"]) == ("no_prior", "loss nan at epoch 1")
     assert row["change"] == {}
 
@@ -131,7 +133,7 @@ def test_a_run_that_diverges_is_a_result(tiny, tmp_path, monkeypatch):
     [
         (["--only", "no_friction"], "unknown ablation 'no_friction'"),
         (["--full", "nothing.json"], "cannot read nothing.json"),
-        (["--out", "full.json"], "is no folder that can be written to"),
+        (["--out", "full.json"], "is not a writable folder"),
     ],
 )
 def test_what_cannot_work_is_said_before_the_work(tiny, capsys, words, message):
@@ -143,9 +145,30 @@ def test_what_cannot_work_is_said_before_the_work(tiny, capsys, words, message):
     assert said.count("\n") == 1
 
 
-def test_the_list(capsys):
-    Ablations(list=True).run()
+def test_listing_and_showing_create_nothing(capsys, tmp_path, monkeypatch):
+    """Neither the folder of the results nor a lock; shown are the shipped records."""
+    monkeypatch.chdir(tmp_path)
+    cli.main(["ablations", "--list"])
     assert [line.split()[0] for line in capsys.readouterr().out.splitlines()] == list(ABLATIONS)
+    cli.main(["ablations", "--show"])
+    said = capsys.readouterr().out
+    assert "full model" in said
+    assert ABLATIONS["no_contact"].label in said
+    cli.main(["reproduce", "--list"])
+    assert not list(tmp_path.iterdir())
+
+
+def test_own_results_come_before_the_shipped_ones(tmp_path):
+    write(tmp_path / "euler.json", row("euler", "paper", 7.0))
+    rows = {r["name"]: r for r in table(tmp_path, shipped=RECORDS) if r["size"] == "paper"}
+    shipped = {r["name"]: r for r in table() if r["size"] == "paper"}
+    assert rows.keys() == shipped.keys()
+    assert rows["euler"]["val_id"]["traj"] == 7.0
+    assert rows["no_contact"] == shipped["no_contact"]
+    for name in ("full", "no_contact"):
+        write(tmp_path / "laptop" / f"{name}.json", row(name, "laptop", 3.0))
+    small = [r["name"] for r in table(tmp_path, shipped=RECORDS) if r["size"] == "laptop"]
+    assert small == ["full", "no_contact"]
 
 
 # --- without training anew -----------------------------------------------------------------------
@@ -251,11 +274,16 @@ def test_the_table(tmp_path):
     change = [r["change"]["val_ood"]["traj"] for r in rows]
     assert change == pytest.approx([0, 50, 10, 0, -25])
     assert json.loads(json.dumps(rows)) == rows
-    assert len(ablation_table(rows, "val_id").rows) == 5
+    shown = ablation_table(rows, "val_id").rows
+    assert [name for name, *_ in shown if name] == [
+        "full model", ABLATIONS["no_prior"].label, "Euler in place of RK4", "full model (laptop)",
+        ABLATIONS["no_scale"].label + " (laptop)",
+    ]  # fmt: skip
+    assert [cells[1] for cells in shown if not cells[0]] == ["+50.00 %", "+10.00 %", "-25.00 %"]
 
 
 def test_a_table_without_its_files(tmp_path):
-    with pytest.raises(InputError, match="no figures of the full model"):
+    with pytest.raises(InputError, match="no metrics of the full model"):
         table(tmp_path, tmp_path / "full.json")
     write(tmp_path / "full.json", {})
     assert [r["name"] for r in table(tmp_path / "none", tmp_path / "full.json")] == ["full"]

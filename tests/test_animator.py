@@ -8,20 +8,22 @@ import pytest
 import torch
 
 import newtongs
-from newtongs import InputError, rotations
-from newtongs.actors import DROP, TOSS
-from newtongs.animator import frame_times
+from newtongs import InputError
+from newtongs.base import rotations
+from newtongs.base.state import State
 from newtongs.dynamics import Box, Dynamics, Plane
-from newtongs.pushes import PAPER, Physics, Push
+from newtongs.formats.files import save
+from newtongs.pipeline.bodies import DROP, TOSS
+from newtongs.pipeline.pick import pick
+from newtongs.pipeline.run import frame_times
+from newtongs.pipeline.source import Source, floor_of
+from newtongs.pipeline.spec import PAPER, ObjectSpec, Physics, Place, SceneSpec
+from newtongs.samples import template
 from newtongs.scene import BACKGROUND, GaussianScene, join, lift
 from newtongs.scene.cameras import look_at
-from newtongs.scene.framing import default_camera, paper_orbit, swept_points
-from newtongs.scene.io.formats import save
-from newtongs.scene.placing import extent, moved
+from newtongs.scene.similarity import extent, moved
 from newtongs.scene.world_frame import WorldFrame
-from newtongs.stage import pick
-from newtongs.state import State
-from newtongs.templates import template
+from newtongs.views.framing import default_camera, paper_orbit, swept_points
 
 SIMPLE = Physics("analytic", "rigid", "world")
 
@@ -135,7 +137,7 @@ def test_a_lone_object_hangs_its_height_above_an_assumed_floor():
 
 def test_set_into_another_scene():
     stage = template("playroom_floor").background
-    animation = newtongs.animate(box(), background=stage, height=0.9, up=(0, 1, 0), seconds=2.5)
+    animation = newtongs.animate(box(), place=Place(stage, height=0.9), up=(0, 1, 0), seconds=2.5)
     thing = animation.scene.object(0)
     low, high = extent(thing, animation.world.up)
     assert high - low == pytest.approx(0.9, rel=0.02)
@@ -144,12 +146,12 @@ def test_set_into_another_scene():
 
 
 def test_our_own_scenes_by_name():
-    animation = newtongs.animate("desk_blue_sphere", background="sunny_park", seconds=0.2)
+    animation = newtongs.animate("desk_blue_sphere", place=Place("sunny_park"), seconds=0.2)
     low, high = extent(animation.scene.object(0), animation.world.up)
     assert high - low == pytest.approx(0.9, rel=0.05)
     assert animation.world.floor == 0
     with pytest.raises(InputError, match="did you mean sunny_park"):
-        newtongs.animate(box(), background="sunny_prak", up=(0, 1, 0))
+        newtongs.animate(box(), place=Place("sunny_prak"), up=(0, 1, 0))
 
 
 def plate(half=2.0, n=6000, shift=(0.0, 0.0, 0.0)):
@@ -163,7 +165,7 @@ def plate(half=2.0, n=6000, shift=(0.0, 0.0, 0.0)):
 def test_without_a_push_it_is_tossed_from_the_floor_and_dropped_from_the_air(gap, expected):
     scene = join(moved(box(), shift=torch.tensor([0.0, 0.2 + gap, 0.0])), plate())
     animation = newtongs.animate(
-        scene, select="box:-1,0.01,-1,1,2,1", up=(0, 1, 0), floor=0.0, seconds=0.2
+        scene, select="box:-1,0.01,-1,1,2,1", up=(0, 1, 0), floor_height=0.0, seconds=0.2
     )
     (one,) = animation.about.objects
     assert one.velocity == pytest.approx(expected[0], abs=1e-6)
@@ -172,8 +174,8 @@ def test_without_a_push_it_is_tossed_from_the_floor_and_dropped_from_the_air(gap
 
 def test_an_object_is_set_over_the_middle_of_a_background_at_a_tenth_of_its_width():
     stage = plate(half=3.0, shift=(5.0, 1.0, -2.0))
-    ground = WorldFrame.of_floor((0, 1, 0), 1.0)
-    animation = newtongs.animate(box(), background=stage, ground=ground, up=(0, 1, 0), seconds=0.2)
+    place = Place(stage, up=(0, 1, 0), floor_height=1.0)
+    animation = newtongs.animate(box(), place=place, up=(0, 1, 0), seconds=0.2)
     thing = animation.scene.object(0)
     low, high = extent(thing, animation.world.up)
     widths = [b - a for a, b in (extent(thing, d) for d in torch.eye(3).double())]
@@ -215,7 +217,7 @@ def slanted_box():
 
 def test_the_paper_to_the_letter():
     """No rescaling, no rates unless given, e = 0.75, and Z_0 is the lifted state itself."""
-    scene, where = slanted_box(), {"up": (0, 1, 0), "floor": 0.0, "seconds": 1.0}
+    scene, where = slanted_box(), {"up": (0, 1, 0), "floor_height": 0.0, "seconds": 1.0}
     animation = newtongs.animate(scene, physics=PAPER, **where)
     assert animation.world.scale == 1
     z0 = animation.states[0][0]
@@ -231,7 +233,7 @@ def test_the_paper_to_the_letter():
 def test_the_papers_code_scales_along_the_stored_axes():
     """``A_impl = R_rel diag(rho)`` in the frames, in the matrices and in the nodes of files."""
     scene = slanted_box()
-    animation = newtongs.animate(scene, physics=PAPER, up=(0, 1, 0), floor=0.0, seconds=1.0)
+    animation = newtongs.animate(scene, physics=PAPER, up=(0, 1, 0), floor_height=0.0, seconds=1.0)
     x = State(animation.states[0].double())
     q = rotations.normalize(x.q)
     turn = rotations.multiply(q[-1], rotations.conjugate(q[0]))
@@ -240,7 +242,7 @@ def test_the_papers_code_scales_along_the_stored_axes():
     means = animation.frames()[len(animation) - 1].object(0).means.double()
     torch.testing.assert_close(means, expected, rtol=0, atol=1e-5)
     torch.testing.assert_close(animation.affines(0)[0][-1], A, rtol=0, atol=1e-9)
-    node = animation.placement(0)
+    node = animation.node_track(0)
     assert node.inner_rotation.tolist() == [1, 0, 0, 0]
     local = scene.means.double() + node.inner_translation
     placed = rotations.rotate(node.rotation[-1], local * node.scale[-1]) + node.translation[-1]
@@ -252,8 +254,8 @@ def test_the_papers_code_scales_along_the_stored_axes():
 def test_the_papers_procedure_is_not_mixed_with_another():
     scene = slanted_box()
     for options, said in (
-        ({"planes": [Plane((0, 1, 0), 0.0)]}, "planes contradicts"),
-        ({"background": "sunny_park"}, "background contradicts"),
+        ({"solids": [Plane((0, 1, 0), 0.0)]}, "planes contradicts"),
+        ({"place": Place("sunny_park")}, "place contradicts"),
         ({"motion": "free_fall"}, "labelled path"),
         ({"loose": True}, "loose"),
     ):
@@ -269,13 +271,21 @@ def test_several_objects_each_with_its_own_push():
         left.replace(ids=torch.zeros(len(left))), right.replace(ids=torch.ones(len(right)))
     )
     animation = newtongs.animate(
-        scene, up=(0, 1, 0), floor=0.0, seconds=0.5,
-        pushes=[Push("id:0", velocity=(0, 4, 0)), Push("id:1", velocity=(0, 1, 0))],
+        scene, up=(0, 1, 0), floor_height=0.0, seconds=0.5,
+        objects=[ObjectSpec("id:0", velocity=(0, 4, 0)), ObjectSpec("id:1", velocity=(0, 1, 0))],
     )  # fmt: skip
     high = [State(animation.states[i]).p[:, 1].max() for i in (0, 1)]
     assert high[0] > high[1] + 0.3
     with pytest.raises(InputError, match="overlaps"):
-        newtongs.animate(scene, pushes=[Push("id:0"), Push("all")], up=(0, 1, 0), floor=0.0)
+        newtongs.animate(
+            scene, objects=[ObjectSpec("id:0"), ObjectSpec("all")], up=(0, 1, 0), floor_height=0.0
+        )
+
+
+def picked(scene, objects):
+    spec = SceneSpec(tuple(objects), up=(0, 1, 0), floor_height=0.0, complete=False)
+    source = Source(scene, None, ours=False)
+    return pick(source, spec, floor_of(source, spec.up, spec.floor_height))
 
 
 def test_what_neighbours_share_belongs_to_the_first():
@@ -285,14 +295,14 @@ def test_what_neighbours_share_belongs_to_the_first():
         ),
         scales=torch.full((201,), 0.01),
     )
-    ends = [Push(f"sphere:{x},0.5,0,0.53") for x in (-0.5, 0.5)]
-    stage = pick(row, ends, up=(0, 1, 0), height=0.0, whole=False)
-    counts = [int((stage.scene.ids == i).sum()) for i in (0, 1)]
+    ends = [ObjectSpec(f"sphere:{x},0.5,0,0.53") for x in (-0.5, 0.5)]
+    layout = picked(row, ends)
+    counts = [int((layout.scene.ids == i).sum()) for i in (0, 1)]
     assert counts[0] > counts[1] > 90
     assert sum(counts) == 201
-    far = [Push(f"sphere:{x},0.5,0,0.6") for x in (-0.5, 0.5)]
+    far = [ObjectSpec(f"sphere:{x},0.5,0,0.6") for x in (-0.5, 0.5)]
     with pytest.raises(InputError, match=r"object 1 .* overlaps"):
-        pick(row, far, up=(0, 1, 0), height=0.0, whole=False)
+        picked(row, far)
 
 
 def test_two_marked_objects_are_found_by_themselves():
@@ -303,7 +313,7 @@ def test_two_marked_objects_are_found_by_themselves():
         left.replace(ids=torch.zeros(len(left))), right.replace(ids=torch.ones(len(right)))
     )
     animation = newtongs.animate(
-        scene, pushes=[Push(), Push()], up=(0, 1, 0), floor=0.0, seconds=0.2
+        scene, objects=[ObjectSpec(), ObjectSpec()], up=(0, 1, 0), floor_height=0.0, seconds=0.2
     )
     assert [int((animation.scene.ids == i).sum()) for i in (0, 1)] == [1200, 1200]
 
@@ -315,8 +325,8 @@ def test_one_objects_ghost_is_not_another_object():
     scene = join(near, far.replace(ids=torch.ones(len(far))))
     camera = look_at((0, 0.2, 4), (0, 0.2, 0), width=200, height=200)
     animation = newtongs.animate(
-        scene, pushes=[Push("circle:100,100,60,3.3,4.0"), Push("id:1")], cameras=[camera],
-        up=(0, 1, 0), floor=0.0, seconds=0.2,
+        scene, objects=[ObjectSpec("circle:100,100,60,3.3,4.0"), ObjectSpec("id:1")],
+        cameras=[camera], up=(0, 1, 0), floor_height=0.0, seconds=0.2,
     )  # fmt: skip
     assert int((animation.scene.ids == 1).sum()) == 1200
 
@@ -328,7 +338,7 @@ def test_a_floor_that_was_given_counts_for_the_selection_too():
     table = GaussianScene.make(means=top, scales=torch.tensor([0.05, 0.005, 0.05]).expand(4000, 3))
     scene = join(moved(box(), shift=torch.tensor([0.0, 0.2, 0.0])), table)
     animation = newtongs.animate(
-        scene, select="box:-0.5,-0.5,-0.5,0.5,0.6,0.5", up=(0, 1, 0), floor=0.0, seconds=0.2
+        scene, select="box:-0.5,-0.5,-0.5,0.5,0.6,0.5", up=(0, 1, 0), floor_height=0.0, seconds=0.2
     )
     assert animation.world.floor == pytest.approx(0, abs=0.01)
 
@@ -336,7 +346,7 @@ def test_a_floor_that_was_given_counts_for_the_selection_too():
 def test_a_background_without_a_floor_is_refused():
     cloud = GaussianScene.make(means=torch.randn(3000, 3) * 3, scales=torch.full((3000,), 0.1))
     with pytest.raises(InputError, match="no floor"):
-        newtongs.animate(box(), background=cloud, up=(0, 1, 0))
+        newtongs.animate(box(), place=Place(cloud), up=(0, 1, 0))
 
 
 def test_arrays_and_float64_scenes_do():
@@ -382,8 +392,8 @@ def test_up_is_up_in_the_picture(thrown):
         ({"restitution": 1.5}, "between 0 and 1"),
         ({"mass": 0}, "above 0"),
         ({"seconds": 0}, "seconds"),
-        ({"floor": 5.0, "up": (0, 1, 0), "select": "all"}, "below the floor"),
-        ({"pushes": [Push()], "velocity": (1, 2, 3)}, "not both"),
+        ({"floor_height": 5.0, "up": (0, 1, 0), "select": "all"}, "below the floor"),
+        ({"objects": [ObjectSpec()], "velocity": (1, 2, 3)}, "not both"),
         ({"select": "ato"}, "auto"),
     ],
 )
@@ -440,7 +450,7 @@ def physics_path(animation, index=0):
 
 
 def test_a_loose_object_stays_until_it_is_hit_and_then_moves():
-    words = {"loose": True, "up": (0, 1, 0), "floor": 0.0, "seconds": 1.5, "friction": 0.2}
+    words = {"loose": True, "up": (0, 1, 0), "floor_height": 0.0, "seconds": 1.5, "friction": 0.2}
     hit = newtongs.animate(two_boxes(), velocity=(3.0, 0, 0), spin=(0, 0, 0), **words)
     path = physics_path(hit, 1)
     first = int((path[:, 0] > path[0, 0] + 1e-4).nonzero()[0])
@@ -454,7 +464,7 @@ def test_a_loose_object_stays_until_it_is_hit_and_then_moves():
 
 
 def test_sleepers_that_reach_into_each_other_do_not_shoot_apart():
-    words = {"loose": True, "up": (0, 1, 0), "floor": 0.0, "seconds": 1.5, "friction": 0.2}
+    words = {"loose": True, "up": (0, 1, 0), "floor_height": 0.0, "seconds": 1.5, "friction": 0.2}
     third = moved(box(seed=5), shift=torch.tensor([1.15, 0.2, 0.0]))
     crowd = join(two_boxes(), third.replace(ids=torch.full((1200,), 2)))
     hit = newtongs.animate(crowd, velocity=(3.0, 0, 0), spin=(0, 0, 0), **words)
@@ -478,28 +488,29 @@ def test_patches_of_the_ground_are_not_loose():
 @pytest.mark.parametrize(
     "solid",
     [
-        {"planes": [Plane((0.0, 1.0, 0.0), 0.2)]},
-        {"boxes": [Box((-1.0, 0.0, -1.0), (1.0, 0.3, 1.0))]},
+        {"solids": [Plane((0.0, 1.0, 0.0), 0.2)]},
+        {"solids": [Box((-1.0, 0.0, -1.0), (1.0, 0.3, 1.0))]},
     ],
 )
 def test_a_start_inside_something_solid_is_refused(solid):
     thing = moved(box(), shift=torch.tensor([0.0, 0.2, 0.0]))
     with pytest.raises(InputError, match=r"object 0 starts .* inside"):
-        newtongs.animate(thing, up=(0, 1, 0), floor=0.0, select="all", **solid)
+        newtongs.animate(thing, up=(0, 1, 0), floor_height=0.0, select="all", **solid)
 
 
 @pytest.mark.parametrize("contact", ["world", "paper"])
 def test_a_wall_and_a_box_stop_an_object(contact):
     physics = Physics(contact=contact)
     words = {
-        "up": (0, 1, 0), "floor": 0.0, "seconds": 1.0, "physics": physics, "friction": 0.0,
-        "attenuation": 0.0, "select": "all", "velocity": (4.0, 0, 0), "spin": (0, 0, 0),
+        "up": (0, 1, 0), "floor_height": 0.0, "seconds": 1.0, "physics": physics,
+        "friction": 0.0, "attenuation": 0.0, "select": "all", "velocity": (4.0, 0, 0),
+        "spin": (0, 0, 0),
     }  # fmt: skip
     thing = moved(box(), shift=torch.tensor([0.0, 0.2, 0.0]))
     free = physics_path(newtongs.animate(thing, **words))
     wall = Plane((-1.0, 0.0, 0.0), -1.5)
-    walled = newtongs.animate(thing, planes=[wall], **words)
-    block = newtongs.animate(thing, boxes=[Box((1.5, 0.0, -2.0), (2.0, 2.0, 2.0))], **words)
+    walled = newtongs.animate(thing, solids=[wall], **words)
+    block = newtongs.animate(thing, solids=[Box((1.5, 0.0, -2.0), (2.0, 2.0, 2.0))], **words)
     assert free[-1, 0] > 3
     for animation in (walled, block):
         assert physics_path(animation)[:, 0].max() < 1.5
@@ -511,7 +522,7 @@ def test_a_ramp_is_slid_down():
     ramp = Plane((0.5, 1.0, 0.0), 0.0)
     thing = moved(box((0.3, 0.1, 0.25)), shift=torch.tensor([0.0, 1.0, 0.0]))
     animation = newtongs.animate(
-        thing, select="all", planes=[ramp], up=(0, 1, 0), floor=-5.0, velocity=(0, 0, 0),
+        thing, select="all", solids=[ramp], up=(0, 1, 0), floor_height=-5.0, velocity=(0, 0, 0),
         friction=0.1, seconds=1.5,
     )  # fmt: skip
     p = physics_path(animation)
@@ -535,9 +546,10 @@ def test_things_fall_off_the_edge_of_a_table_onto_what_is_below():
 
 def test_a_named_motion_drives_an_object_that_pushes_what_it_meets():
     scene = two_boxes(gap=0.8)
+    led = ObjectSpec("id:0", motion="3d_uniform_motion")
     animation = newtongs.animate(
-        scene, pushes=[Push("id:0", motion="3d_uniform_motion"), Push("id:1", velocity=(0, 0, 0))],
-        up=(0, 1, 0), floor=0.0, seconds=2.0,
+        scene, objects=[led, ObjectSpec("id:1", velocity=(0, 0, 0))],
+        up=(0, 1, 0), floor_height=0.0, seconds=2.0,
     )  # fmt: skip
     driven = physics_path(animation, 0)
     from newtongs import motions
@@ -553,7 +565,9 @@ def test_a_motion_that_begins_in_the_air_raises_the_object():
     scene = join(
         moved(box(), shift=torch.tensor([0.0, 0.2, 0.0])).replace(ids=torch.zeros(1200)), plate()
     )
-    animation = newtongs.animate(scene, up=(0, 1, 0), floor=0.0, motion="free_fall", seconds=0.5)
+    animation = newtongs.animate(
+        scene, up=(0, 1, 0), floor_height=0.0, motion="free_fall", seconds=0.5
+    )
     heights = lowest(animation)
     assert heights[0] > 0.5
     assert heights[-1] < heights[0]
@@ -613,7 +627,9 @@ def test_words_and_command_find_the_same_floor():
 
 def test_a_goal_is_played_in_the_world_and_its_miss_is_told():
     thing = moved(box(), shift=torch.tensor([0.0, 0.2, 0.0]))
-    animation = newtongs.animate(thing, select="all", up=(0, 1, 0), floor=0.0, goal="land at 0.8 0")
+    animation = newtongs.animate(
+        thing, select="all", up=(0, 1, 0), floor_height=0.0, goal="land at 0.8 0"
+    )
     end = physics_path(animation)[-1]
     missed = (end[::2] - torch.tensor([0.8, 0.0])).norm()
     assert animation.about.goal_missed_by == pytest.approx((float(missed),), abs=2e-3)

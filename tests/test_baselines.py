@@ -5,9 +5,10 @@ import math
 import pytest
 import torch
 
-from newtongs import State, make_state, rotations
+from newtongs import State, make_state
+from newtongs.base import rotations
+from newtongs.base.errors import InputError
 from newtongs.dynamics import BASELINES, get_baseline
-from newtongs.errors import InputError
 
 TIMES = torch.arange(64, dtype=torch.float64) / 24
 

@@ -6,13 +6,13 @@ import numpy as np
 import pytest
 import torch
 
-from newtongs import InputError, cli, templates
+from newtongs import InputError, cli, samples
+from newtongs.formats.files import load
 from newtongs.render import render
+from newtongs.samples import SCENES, TEMPLATES, bowling, named_scene
 from newtongs.scene import sh
 from newtongs.scene.cameras import look_at
-from newtongs.scene.io.formats import load
-from newtongs.scene.placing import moved
-from newtongs.templates import SCENES, TEMPLATES, bowling, named_scene
+from newtongs.scene.similarity import moved
 
 PINS = range(1, 11)
 
@@ -173,12 +173,12 @@ def test_scenes_have_the_ten_templates_and_bowling():
     assert len(TEMPLATES) == 10
     assert all(SCENES[name] is t for name, t in TEMPLATES.items())
     assert named_scene("yellow_cone") is TEMPLATES["construction_floor"]
-    assert "bowling" not in templates.names()
+    assert "bowling" not in samples.names()
     assert all(0 <= c <= 1 for s in SCENES.values() for c in s.color)
     with pytest.raises(InputError, match="bowling"):
         named_scene("bowlin")
     with pytest.raises(InputError, match="unknown template"):
-        templates.template("bowling")
+        samples.template("bowling")
 
 
 def test_command_writes_it(tmp_path, capsys, scene):

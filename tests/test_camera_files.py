@@ -6,9 +6,10 @@ import math
 import pytest
 import torch
 
-from newtongs import rotations
-from newtongs.errors import InputError
-from newtongs.scene import load_cameras, orbit
+from newtongs.base import rotations
+from newtongs.base.errors import InputError
+from newtongs.formats import load_cameras
+from newtongs.scene import orbit
 
 
 def opengl(camera):
@@ -135,12 +136,12 @@ def test_a_scaled_pose_keeps_rotation_and_place(tmp_path, ring):
 def test_colmap_models(tmp_path, ring, recwarn, lens, fx, fy, distorted):
     camera = load_cameras(write_colmap(tmp_path, ring, [lens]))[0]
     assert camera.K.tolist() == [[fx, 0, 320], [0, fy, 240], [0, 0, 1]]
-    assert [("distortion is dropped" in str(w.message)) for w in recwarn] == [True] * distorted
+    assert [("distortion is ignored" in str(w.message)) for w in recwarn] == [True] * distorted
 
 
 def test_distortion_in_transforms_warns_once(tmp_path, ring):
     path = write_transforms(tmp_path / "a.json", ring, fl_x=10, w=8, h=8, k1=0.1, p2=0)
-    with pytest.warns(UserWarning, match="distortion is dropped") as caught:
+    with pytest.warns(UserWarning, match="distortion is ignored") as caught:
         load_cameras(path)
     assert len(caught) == 1
 
@@ -166,8 +167,8 @@ FRAME = {"transform_matrix": POSE}
 @pytest.mark.parametrize(
     ("content", "match"),
     [
-        ("nothing", "is no JSON"),
-        ("[" * 100_000, "is no JSON"),
+        ("nothing", "invalid JSON"),
+        ("[" * 100_000, "invalid JSON"),
         ("[]", "expected a list 'frames'"),
         ({"w": 8, "h": 8, "fl_x": 8}, "expected a list 'frames'"),
         ({"frames": []}, "expected a list 'frames'"),
@@ -182,7 +183,10 @@ FRAME = {"transform_matrix": POSE}
         ({"w": 0, "h": 8, "fl_x": 8, "frames": [FRAME]}, "whole pixels"),
         ({"w": 8, "h": 8, "camera_angle_x": 4, "frames": [FRAME]}, "between 0 and pi"),
         ({"w": 8, "h": 8, "fl_x": 8, "frames": [FRAME, {}]}, "frame 1: expected a finite"),
-        ({"w": 8, "h": 8, "fl_x": 8, "frames": [{"transform_matrix": [[1], [2, 3]]}]}, "table"),
+        (
+            {"w": 8, "h": 8, "fl_x": 8, "frames": [{"transform_matrix": [[1], [2, 3]]}]},
+            "matrix of numbers",
+        ),
         ({"w": 8, "h": 8, "fl_x": 8, "frames": [{"transform_matrix": [[0] * 4] * 4}]}, "rotation"),
         ({"w": 8, "h": 8, "fl_x": 8, "camera_model": "OPENCV_FISHEYE", "frames": [FRAME]},
          "not a pinhole"),

@@ -11,11 +11,12 @@ import sys
 import pytest
 import torch
 
-from newtongs import cli, evaluation, training
+from newtongs import cli
 from newtongs.cli import console
-from newtongs.datasets import gaussian32, state32
-from newtongs.evaluation import METHODS
-from newtongs.figures import motions
+from newtongs.paper import evaluation, training
+from newtongs.paper.datasets import gaussian32, state32
+from newtongs.paper.evaluation import METHODS
+from newtongs.paper.figures import motions
 
 
 def newtongs(*args, cwd=None):
@@ -144,11 +145,11 @@ def fails(words, capfd):
     ("words", "message"),
     [
         (["evaluate", "--data", "nowhere"], "no State-32 file nowhere/val_id.pt; make it with"),
-        (["evaluate", "--data", ".", "--splits", "val_ood"], "damaged or cut short"),
+        (["evaluate", "--data", ".", "--splits", "val_ood"], "damaged or truncated"),
         (["evaluate", "--data", ".", "--splits", "val_ood"], "--splits val_ood --overwrite"),
         (["evaluate", "--data", ".", "--splits", "val_id"], "v_y at index (700, 3) is nan"),
-        (["evaluate", "--data", ".", "--splits"], "no split named"),
-        (["evaluate", "--data", ".", "--methods"], "no method named"),
+        (["evaluate", "--data", ".", "--splits"], "no split given"),
+        (["evaluate", "--data", ".", "--methods"], "no method given"),
         (["evaluate", "--data", ".", "--methods", "holdz0"], "did you mean hold_z0"),
         (["evaluate", "--data", "val_id.pt"], "got the file val_id.pt; name its folder: ."),
         (["evaluate", "--data", ".", "--device", "warp"], "device 'warp' is not available"),
@@ -156,12 +157,15 @@ def fails(words, capfd):
         (["evaluate", "--data", ".", "--device", "hpu"], "device 'hpu' is not available"),
         (["evaluate", "--data", ".", "--device", "cuda:99"], "device 'cuda:99' is not available"),
         (["evaluate", "--data", ".", "--json", "."], "cannot write .: it is a folder"),
-        (["evaluate", "--data", ".", "--json", "val_id.pt/x.json"], "val_id.pt is no folder"),
+        (
+            ["evaluate", "--data", ".", "--json", "val_id.pt/x.json"],
+            "val_id.pt is not a writable folder",
+        ),
         (["data", "state32", "--out", "d", "--per-motion", "0"], "at least 1"),
         (["data", "state32", "--out", "val_id.pt/d"], "cannot make folder"),
         (["data", "state32", "--out", ".", "--splits", "val_ood"], "--splits val_ood --overwrite"),
         (["figure", "motions", "--out", "p.xyz"], "cannot write picture p.xyz"),
-        (["figure", "motions", "--out", "val_id.pt/x.png"], "val_id.pt is no folder"),
+        (["figure", "motions", "--out", "val_id.pt/x.png"], "val_id.pt is not a writable folder"),
         (["figure", "motions", "--out", ""], "it is a folder; name a file"),
         (["figure", "motions", "--paths", "0"], "at least 1"),
     ],
@@ -209,6 +213,8 @@ def test_misspelt_words_are_one_line_and_exit_2(tmp_path, words, message, monkey
 def test_coloured_box_of_a_terminal_becomes_one_plain_line():
     box = "\x1b[31m╭─ Bad ───╮\x1b[0m\n│ \x1b[1mNot so.\x1b[0m │\n╰─────────╯\n"
     assert cli.one_line(box) == "not so"
+    rule = "│ ───────── │\n"
+    assert cli.one_line(box.replace("│ \x1b", rule + "│ \x1b")) == "not so"
 
 
 def test_standard_error_of_a_process(broken):

@@ -8,8 +8,8 @@ import pytest
 
 from newtongs import cli
 from newtongs.exports.replay import load_animation
-from newtongs.scene.io.formats import load, save
-from newtongs.templates import template
+from newtongs.formats.files import load, save
+from newtongs.samples import template
 
 SMALL = ["--size", "64", "48", "--seconds", "0.25"]
 
@@ -169,7 +169,7 @@ def bad_file(path):
         (["{park}", "--plane", "1", "0", "0"], "plane"),
         (["{park}", "--box", "1", "0", "0", "0", "1", "1"], "x0 < x1"),
         (["{park}", "--friction", "-1"], "friction"),
-        (["{park}", "--push", "velocity=1,2,0", "--mass", "9"], "ignored beside --push"),
+        (["{park}", "--push", "velocity=1,2,0", "--mass", "9"], "ignored with --push"),
         (["{park}", "--paper", "--dynamics", "structured"], "structured contradicts --paper"),
         (["{park}", "--paper", "--dynamics", "analytic"], "analytic contradicts --paper"),
         (["{park}", "--paper", "--scale", "rigid"], "rigid contradicts --paper, which is free"),
@@ -198,7 +198,7 @@ def bad_file(path):
         (["{park}", "--floor", "nan"], "scene units"),
         (["{park}", "--best"], "nearest to a --goal"),
         (["{park}", "--attenuation", "0.5"], "belongs to --contact paper"),
-        (["{park}", "--contact", "paper", "--friction", "0.1"], "ignored beside --contact paper"),
+        (["{park}", "--contact", "paper", "--friction", "0.1"], "ignored with --contact paper"),
         (["{park}", "--framing", "paper", "--azimuth", "40"], "contradicts --framing paper"),
         (["{park}", "--cameras", "{park}", "--elevation", "40"], "contradicts --cameras"),
         (["{park}", "--formats", "json,mp5"], "unknown format 'mp5'"),
@@ -275,7 +275,7 @@ def test_a_folder_that_cannot_be_written(park, tmp_path, capsys):
 
 
 def test_gallery(tmp_path, monkeypatch):
-    from newtongs.figures import stress
+    from newtongs.paper.figures import stress
 
     few = dict(list(stress.STRESS_TESTS.items())[:2])
     monkeypatch.setattr(stress, "STRESS_TESTS", few)

@@ -8,8 +8,8 @@ import torch
 from export_samples import random_scene
 
 from newtongs.cli import main
-from newtongs.scene import load, save
-from newtongs.scene.io.formats import WRITABLE, WRITERS
+from newtongs.formats import load, save
+from newtongs.formats.files import WRITABLE, WRITERS
 
 
 @pytest.fixture
@@ -58,7 +58,7 @@ def test_colour_is_cut_and_axes_are_turned(source, capsys):
         (["a.ply"], "name two files"),
         (["a.ply", "b.xyz"], "expected a name that ends in .ply"),
         (["none.ply", "b.ply"], "none.ply"),
-        (["a.ply", "a.ply"], "written over itself"),
+        (["a.ply", "a.ply"], "overwrite its own input"),
         (["a.ply", "b.sog", "--level", "1"], "only a lod-meta.json has levels"),
         (["a.ply", "b.sog", "--axes", "XYZ"], "axes"),
         (["a.ply", "no/such/../folder"], "expected a name that ends in"),

@@ -7,9 +7,9 @@ import pytest
 import torch
 
 from newtongs import cli
-from newtongs.datasets import gaussian32, same32
 from newtongs.dynamics.weights import load_pretrained
-from newtongs.evaluation.same32 import evaluate_same32
+from newtongs.paper.datasets import gaussian32, same32
+from newtongs.paper.evaluation.same32 import evaluate_same32
 
 
 def test_data_gaussian32(tmp_path, capsys):

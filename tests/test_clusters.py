@@ -6,16 +6,16 @@ import numpy as np
 import pytest
 import torch
 
-from newtongs import rotations
-from newtongs.errors import InputError
+from newtongs.base import rotations
+from newtongs.base.errors import InputError
+from newtongs.samples import names, template
 from newtongs.scene.cameras import look_at, orbit
-from newtongs.scene.find.clusters import cluster, label, without_floaters
-from newtongs.scene.find.floor import Floor, find_floor
-from newtongs.scene.find.grouping import assign, select_circle
-from newtongs.scene.find.selection import EXAMPLES, select
-from newtongs.scene.find.voxels import SHIFTS, Voxels, connected
 from newtongs.scene.gaussians import BACKGROUND, GaussianScene, join
-from newtongs.templates import names, template
+from newtongs.segment.floor.finding import FloorPlane, find_floor
+from newtongs.segment.objects.clusters import cluster, label, without_floaters
+from newtongs.segment.objects.grouping import assign, select_circle
+from newtongs.segment.objects.selection import EXAMPLES, select
+from newtongs.segment.sparse_voxels import SHIFTS, Voxels, connected
 
 UP = torch.tensor([0.0, 1.0, 0.0], dtype=torch.float64)
 
@@ -44,7 +44,7 @@ def two_balls():
 
 
 def flat_floor(height=0.0, thickness=0.01, kind="found"):
-    return Floor(UP, height, 0.5, kind, thickness, "a test's floor")
+    return FloorPlane(UP, height, 0.5, kind, thickness, "a test's floor")
 
 
 def in_any_pose(scene, seed):
@@ -379,7 +379,7 @@ def test_mistakes_with_a_camera_too():
     scene, floor = two_balls(), flat_floor()
     with pytest.raises(InputError, match=r"the nearest of .* pixels from its centre"):
         select(scene, "circle:5000,5000,3", floor=floor, cameras=[front()])
-    with pytest.raises(InputError, match="is no folder"):
+    with pytest.raises(InputError, match="is not a folder"):
         select(scene, "masks:nowhere", floor=floor, cameras=[front()])
 
 

@@ -12,13 +12,13 @@ import torch
 from clip_files import cv2, gray, refused, release, write_clip
 
 from newtongs import cli, motions
-from newtongs.datasets import common12, gaussian32, same32
-from newtongs.datasets.common12 import METHODS, MOTIONS
-from newtongs.errors import InputError
-from newtongs.evaluation import clips, videos
-from newtongs.evaluation.common12 import evaluate_folder, table3
-from newtongs.evaluation.tables import paper
-from newtongs.evaluation.videos import chosen_frames, frozen_video, small_frame, video_proxies
+from newtongs.base.errors import InputError
+from newtongs.paper.datasets import common12, gaussian32, same32
+from newtongs.paper.datasets.common12 import METHODS, MOTIONS
+from newtongs.paper.evaluation import clips, videos
+from newtongs.paper.evaluation.common12 import evaluate_folder, table3
+from newtongs.paper.evaluation.tables import paper
+from newtongs.paper.evaluation.videos import chosen_frames, frozen_video, small_frame, video_proxies
 
 STEP = 10 / 255
 
@@ -71,7 +71,7 @@ def test_released_clips_are_mapped(tmp_path, capsys):
     assert any("NewtonGen" in note for note in result["notes"])  # the paper made its own
 
     (folder / "Rotation" / "Sora.mp4").unlink()
-    assert "which is not there" in refused(capsys, "evaluate", "--videos", tmp_path / "made")
+    assert "which does not exist" in refused(capsys, "evaluate", "--videos", tmp_path / "made")
     said = refused(capsys, *words)
     assert "lacks 1 of 12 clips of Sora" in said
     assert "Rotation/Sora.mp4" in said
@@ -229,7 +229,7 @@ def test_unusable_clips(tmp_path, capfd, make, said):
 def test_clip_cut_short(tmp_path):
     noise = np.random.default_rng(0).integers(0, 256, (40, 64, 64, 3))
     path = half(write_clip(tmp_path / "clip.avi", noise))
-    with pytest.raises(InputError, match="cut short"):
+    with pytest.raises(InputError, match="truncated"):
         video_proxies(path)
 
 
@@ -344,7 +344,7 @@ def test_wrong_layouts(tmp_path, capsys):
     assert "two clips of PhyT2V" in refused(capsys, *words, twice)
 
     (empty / "common12.json").write_text("{}")
-    assert "is no Common-12 manifest" in refused(capsys, *words, empty)
+    assert "is not a Common-12 manifest" in refused(capsys, *words, empty)
     common12.write_manifest(empty)
     assert "no clips yet" in refused(capsys, *words, empty)
 
@@ -393,14 +393,14 @@ def test_own_clips_go_on_where_they_stopped(own_clips, tmp_path, capsys):
     made, first = (f / "Rotation" / "NewtonGS.mp4" for f in (folder, own_clips))
     assert made.read_bytes() == first.read_bytes()
     made.with_suffix(".json").unlink()  # somebody else's clip now
-    assert "no record tells" in refused(capsys, *words)
+    assert "without a record" in refused(capsys, *words)
     assert "Rotation" in refused(capsys, *words[:-1], own_clips, "--motions", "Rotatoin")
     assert "--steps does not go with" in refused(capsys, *words, "--steps", 4)
 
 
 def test_stored_and_computed_samples_agree(tmp_path):
     """A Same-32 folder gives the pictures that its generators give."""
-    from newtongs.evaluation.generation import OwnClips
+    from newtongs.paper.evaluation.generation import OwnClips
 
     same32.build_same32(tmp_path, store="compact")
     row = next(row for row in common12.rows(("newtongs",)) if row.motion == "Rotation")

@@ -1,13 +1,15 @@
 """A selection made whole: inside and seam join the object, floaters go, the rest stays."""
 
+from typing import NamedTuple
+
 import torch
 
 import newtongs
 from newtongs.scene import GaussianScene
-from newtongs.scene.find.completion import complete
-from newtongs.scene.find.floor import find_floor
 from newtongs.scene.gaussians import join
-from newtongs.scene.placing import moved
+from newtongs.scene.similarity import moved
+from newtongs.segment.cutout.completion import look_around, shared
+from newtongs.segment.floor.finding import find_floor
 
 
 def ball(radius=0.3, n=3000, seed=0, scale=0.012, opacity=0.95):
@@ -42,6 +44,21 @@ def scene_and_parts(distance=1.0):
     return join(*parts.values()), {name: of == i for i, name in enumerate(parts)}
 
 
+class Completion(NamedTuple):
+    mask: torch.Tensor
+    floaters: torch.Tensor
+
+
+def complete(scene, mask, floor, taken=None):
+    """A selection with its inside and its seam, and the floaters around it."""
+    found = look_around(scene, mask, floor, taken=taken)
+    whole, alone = mask.clone(), torch.zeros_like(mask)
+    if found is not None:
+        own, floaters = shared(found)
+        whole[found.rows[own]], alone[found.rows[floaters]] = True, True
+    return Completion(whole, alone)
+
+
 def share(mask, part):
     return float(mask[part].float().mean())
 
@@ -72,7 +89,7 @@ def test_size_and_direction_do_not_matter():
     plain = complete(scene, parts["ball"], find_floor(scene, up=(0, 1, 0)))
     turn = torch.nn.functional.normalize(torch.tensor([0.3, -0.5, 0.7, 0.1]), dim=0)
     other = moved(scene, turn=turn, scale=40.0, shift=torch.tensor([7.0, -3.0, 2.0]))
-    up = newtongs.rotations.rotate(turn, torch.tensor([0.0, 1.0, 0.0]))
+    up = newtongs.base.rotations.rotate(turn, torch.tensor([0.0, 1.0, 0.0]))
     found = complete(other, parts["ball"], find_floor(other, up=up.tolist()))
     assert (found.mask != plain.mask).float().mean() < 2e-3
 
@@ -82,7 +99,7 @@ def test_animate_takes_the_ghost_along_unless_told_not_to():
     x, y, z = UP.tolist()
     words = {"up": (0, 1, 0), "seconds": 0.2, "select": f"sphere:{x},{y},{z},0.305"}
     whole = newtongs.animate(scene, **words)
-    kept = newtongs.animate(scene, keep_ghosts=True, **words)
+    kept = newtongs.animate(scene, complete=False, **words)
     moving = [int((a.scene.ids == 0).sum()) for a in (whole, kept)]
     assert moving[1] == int((parts["ball"] | parts["inside"]).sum())  # what the sphere holds
     assert moving[0] > moving[1]

@@ -1,11 +1,7 @@
 """ContextNND: laws of what it predicts, what it reads, training, evaluation, the commands."""
 
 import json
-import os
-import subprocess
 import sys
-from dataclasses import replace
-from importlib.util import find_spec
 from pathlib import Path
 
 import numpy as np
@@ -13,34 +9,24 @@ import pytest
 import torch
 
 from newtongs import motions
-from newtongs import state as states
-from newtongs.cli import main
-from newtongs.dynamics.context import (
-    SEEN,
-    ContextConfig,
-    ContextNND,
-    load_context,
-    load_pretrained_context,
-)
-from newtongs.dynamics.context.dual import Dual, exp, saturated, silu, sine_cosine, tanh
-from newtongs.dynamics.context.fitting import (
-    Fitting,
-    continued,
-    interpolated,
-    predict,
-    predict_many,
-)
-from newtongs.dynamics.context.model import prepared
-from newtongs.dynamics.context.noise import add_noise
-from newtongs.dynamics.context.tracks import FEATURES, G, clock, landing, tracks
-from newtongs.dynamics.context.weights import save_context
-from newtongs.errors import InputError, Interrupted
-from newtongs.evaluation.metrics import MetricSums
-from newtongs.state import State
-from newtongs.training.context import ContextTrainConfig, laptop, train
-from newtongs.training.context.loop import make_step, of_round, start
+from newtongs.base import state as states
+from newtongs.base.errors import InputError, Interrupted
+from newtongs.base.state import State
+from newtongs.cli import app, main
+from newtongs.dynamics.weights import load_tensors, save_tensors
+from newtongs.forecast import SEEN, ContextConfig, ContextNND, load_context, load_pretrained_context
+from newtongs.forecast.dual import Dual, exp, saturated, silu, sine_cosine, tanh
+from newtongs.forecast.fitting import Fitting, continued, interpolated, predict, predict_many
+from newtongs.forecast.model import prepared
+from newtongs.forecast.reading import add_noise
+from newtongs.forecast.tracks import FEATURES, G, clock, landing, tracks
+from newtongs.forecast.training import LAPTOP, ContextTrainConfig, train
+from newtongs.forecast.training.loop import make_step, of_round, start
+from newtongs.forecast.weights import save_context
+from newtongs.paper.evaluation.bayes_bound import BayesBound
+from newtongs.paper.evaluation.metrics import MetricSums
 
-RESULTS = Path(__file__).parent.parent / "results" / "context"
+RESULTS = Path(__file__).parent.parent / "src" / "newtongs" / "paper" / "results" / "context"
 TIMES = torch.arange(64) / 24
 SMALL = ContextConfig(width=32, blocks=1, hidden=16, layers=2, hypotheses=3)
 
@@ -213,22 +199,6 @@ def test_shipped_weights_reach_the_promised_errors(pretrained):
     assert traj(pretrained, inside, 1) < 1.0  # few sequences, of which some are ambiguous
 
 
-def test_shipped_weights_are_small():
-    folder = Path(sys.modules["newtongs"].__file__).parent / "checkpoints"
-    assert sum(p.stat().st_size for p in folder.glob("context_*")) < 8e6
-
-
-def test_committed_figures_keep_the_promise():
-    runs = json.loads((RESULTS / "evaluation.json").read_text())
-    assert set(runs) == {"seed7301", "seed7302", "seed7303"}
-    promised = {("val_id", 1): 0.72, ("val_ood", 1): 0.95, ("val_id", 4): 0.04, ("val_ood", 4): 0.4}
-    for run in runs.values():
-        for (split, k), most in promised.items():
-            assert run["exact"][split][f"context_{k}"]["traj"] <= most
-        assert run["noise_0.01"]["val_id"]["context_4"]["traj"] <= 0.08
-        assert run["noise_0.01"]["val_ood"]["context_4"]["traj"] <= 0.50
-
-
 def test_doubling_the_velocity_doubles_the_way(pretrained):
     z = motions.generate("3d_uniform_motion", 8, seed=2).states[:, :4]
     x = State(z)
@@ -258,8 +228,8 @@ def test_noise_is_of_the_size_told(pretrained):
 
 
 def tiny(out, **more):
-    config = laptop(ContextTrainConfig(out=out, updates=6, pool=4, batch=16, save_every=3))
-    return replace(config, model=SMALL, **more)
+    small = {"updates": 6, "pool": 4, "batch": 16, "save_every": 3, "model": SMALL}
+    return ContextTrainConfig(out=out, **{**LAPTOP, **small, **more})
 
 
 def test_every_parameter_learns(tmp_path):
@@ -284,18 +254,52 @@ def test_an_interrupted_run_goes_on_as_if_it_had_not_been(tmp_path, monkeypatch)
 
     from contextlib import contextmanager
 
-    from newtongs.training.context import loop
+    from newtongs.paper.training import checkpoint
 
     @contextmanager
     def flag():
         yield stopped
 
-    monkeypatch.setattr(loop, "stop_flag", flag)
+    monkeypatch.setattr(checkpoint, "stop_flag", flag)
     with pytest.raises(Interrupted, match="update 3"):
         train(tiny(tmp_path / "cut"))
     assert whole.read_bytes() == train(tiny(tmp_path / "cut")).read_bytes()
     with pytest.raises(InputError, match="holds a run with batch = 16"):
         train(tiny(tmp_path / "cut", batch=8))
+
+
+@pytest.mark.parametrize("lost", ["tensor", "description", "position", "generator"])
+def test_a_damaged_run_folder_is_one_line(tmp_path, capsys, lost):
+    """A last.safetensors that lacks something cannot go on: exit code 2, no traceback."""
+    train(tiny(tmp_path))
+    last = tmp_path / "last.safetensors"
+    tensors, info = load_tensors(last)
+    if lost == "tensor":
+        del tensors["average.read.weight"]
+    elif lost == "generator":
+        tensors["optimizer.generator"] = torch.zeros(3)
+    else:
+        info |= {"training": 7} if lost == "description" else {"done": "soon"}
+    save_tensors(last, tensors, info)
+    with pytest.raises(InputError, match=r"last\.safetensors is damaged: its run cannot go on"):
+        train(tiny(tmp_path))
+    words = ["train-context", "--out", str(tmp_path), "--updates", "6", "--batch", "16"]
+    words += ["--pool", "4", "--frames", "8", "--rounds", "1", "--warm-up", "100"]
+    for name in ("width", "blocks", "hidden", "layers", "hypotheses"):
+        words += [f"--model.{name}", str(getattr(SMALL, name))]
+    with pytest.raises(SystemExit) as stop:
+        main([*words, "--average", "0.99"])
+    assert stop.value.code == 2
+    assert len(capsys.readouterr().err.splitlines()) == 1
+
+
+def test_a_flag_wins_over_the_preset():
+    """Also one whose value is the full run's, and a part of the model's sizes."""
+    words = ["train-context", "--out", "o", "--preset", "laptop"]
+    full, laptop = ContextTrainConfig(out=Path("o")), app.parse(words)
+    assert (laptop.updates, laptop.model.width, laptop.batch) == (3000, 256, 256)
+    chosen = app.parse([*words, "--updates", str(full.updates), "--model.width", "64"])
+    assert (chosen.updates, chosen.model.width, chosen.model.hidden) == (full.updates, 64, 64)
 
 
 def test_training_never_sees_the_shift(monkeypatch, tmp_path):
@@ -327,7 +331,7 @@ def test_weights_survive_the_disk(tmp_path, truth):
 
 @pytest.fixture(scope="module")
 def data(tmp_path_factory):
-    from newtongs.datasets import state32
+    from newtongs.paper.datasets import state32
 
     folder = tmp_path_factory.mktemp("state32")
     state32.build(folder, splits=("val_id",), per_motion=2)
@@ -365,16 +369,14 @@ def test_evaluate_refuses(data, words, said, capsys):
     assert said in capsys.readouterr().err
 
 
-def test_the_limit_knows_what_follows(monkeypatch):
+def test_the_bayes_bound_knows_what_follows(monkeypatch):
     """Two states tell every family apart; one leaves a blend where two families fit."""
-    from newtongs.evaluation import limit
-
     names = ("projectile_motion", "3d_acceleration_gravity", "free_fall")
     monkeypatch.setattr(motions, "STATE32", names)
     z = torch.cat([motions.generate(name, 6, seed=8, stream=9).states for name in names])
-    exact = limit.Limit()(z[:, :2], TIMES)
+    exact = BayesBound()(z[:, :2], TIMES)
     assert (State(exact).p - State(z).p).abs().max() < 2e-3
-    one = limit.Limit()(z[:, :1], TIMES)
+    one = BayesBound()(z[:, :1], TIMES)
     off = (State(one).p - State(z).p).square().sum(-1).mean(-1).sqrt()
     assert off[12:].max() < 2e-3  # free fall is like nothing else
     assert (off[:12] > 1).any()
@@ -382,13 +384,11 @@ def test_the_limit_knows_what_follows(monkeypatch):
 
 
 @pytest.mark.parametrize("seen", [4, 16])
-def test_the_limit_is_no_higher_for_states_with_contacts_among_them(monkeypatch, seen):
-    from newtongs.evaluation import limit
-
+def test_the_bayes_bound_is_no_higher_for_states_with_contacts_among_them(monkeypatch, seen):
     names = ("hybrid_collision_impulse", "object_wall_collision", "free_fall")
     monkeypatch.setattr(motions, "STATE32", names)
     z = torch.cat([motions.generate(name, 6, seed=8, stream=9).states for name in names])
-    exact = limit.Limit()(z[:, :seen], TIMES)
+    exact = BayesBound()(z[:, :seen], TIMES)
     assert (State(exact).p - State(z).p).abs().max() < 2e-3
 
 
@@ -471,9 +471,9 @@ def test_continue_writes_an_animation(track, tmp_path, capsys):
 
 
 def test_continue_reads_positions_alone_and_dumps(tmp_path):
-    from newtongs.continuation import read_track
-    from newtongs.scene.io.lgm import to_lgm
-    from newtongs.templates.objects import red_cube
+    from newtongs.forecast.continuation import read_track
+    from newtongs.formats.lgm import to_lgm
+    from newtongs.samples.objects import red_cube
 
     z = motions.generate("projectile_motion", 1, seed=6).states[0, :6]
     np.savez(tmp_path / "p.npz", p=State(z).p.numpy(), times=TIMES[:6].numpy())
@@ -493,7 +493,7 @@ def test_continue_reads_positions_alone_and_dumps(tmp_path):
         ("{}", 'expected "states"'),
         ("[1", "cannot be read as JSON"),
         ('{"p": [[0, 1]], "fps": 24}', "p: expected shape (1, 3)"),
-        ('{"p": [[0, 1, 0], [0, 1, 0]], "times": [1, 1]}', "times that increase"),
+        ('{"p": [[0, 1, 0], [0, 1, 0]], "times": [1, 1]}', "increasing times"),
         ('{"p": [[0, 1, 0], [0, 1, 0]], "fps": 0}', "fps: expected"),
         ('{"states": [[1, 2]]}', "expected shape"),
     ],
@@ -511,8 +511,8 @@ def test_continue_refuses(content, said, tmp_path, capsys):
 
 def test_animate_follows_the_prediction():
     from newtongs import animate
-    from newtongs.pushes import Physics
-    from newtongs.templates.objects import red_cube
+    from newtongs.pipeline.spec import Physics
+    from newtongs.samples.objects import red_cube
 
     made = animate(red_cube(), select="all", velocity=(1.0, 0.0, 0.0), seconds=0.5,
                    physics=Physics("context"))  # fmt: skip
@@ -520,127 +520,6 @@ def test_animate_follows_the_prediction():
     z = made.world.state_to_physics(made.states[0].double())
     expected = predict(load_pretrained_context(), z[0], made.times)
     assert torch.allclose(State(z).p, State(expected).p, atol=1e-3)
-
-
-@pytest.mark.skipif(not find_spec("numba"), reason="needs numba")
-@pytest.mark.parametrize("seen", [1, 4, 16])
-def test_one_object_by_compiled_code(pretrained, truth, seen):
-    from newtongs.dynamics.backends.context import likeliest_predictor
-
-    quick = likeliest_predictor(pretrained)
-    for z in truth.split(1):
-        with torch.no_grad():
-            expected = pretrained.likeliest(z[:, :seen], TIMES)
-        found = quick(z[:, :seen], TIMES)
-        assert torch.allclose(found, expected, atol=2e-4, rtol=1e-4)
-    assert torch.equal(quick(truth[:1, 0], TIMES), quick(truth[:1, :1], TIMES))
-
-
-# --- the fused kernel, on CUDA or in Triton's interpreter -----------------------------------------
-
-FUSED = """
-import sys
-import torch
-from triton.runtime import interpreter
-from newtongs import motions
-from newtongs.dynamics.context import ContextConfig, ContextNND, load_pretrained_context
-from newtongs.dynamics.backends import fused_context
-from newtongs.dynamics.backends.fused_context import FusedContext
-
-if not torch.cuda.is_available():  # numpy does not take an array of one number for that number
-    plain = interpreter._patch_lang_tensor
-    def patched(tensor, scope):
-        plain(tensor, scope)
-        scope.set_attr(tensor, "__index__", lambda self: int(self.handle.data.item()))
-    interpreter._patch_lang_tensor = patched
-
-device = "cuda" if torch.cuda.is_available() else "cpu"
-frames, shown, small = int(sys.argv[1]), int(sys.argv[2]), sys.argv[3] == "small"
-torch.manual_seed(0)
-z = torch.cat([motions.generate(n, 1, seed=3).states for n in motions.STATE32[::5]]).to(device)
-model = load_pretrained_context()
-if small:
-    fused_context.MOST = 3 * frames  # in pieces
-    model = ContextNND(ContextConfig(width=64, blocks=1, hidden=64, layers=2, hypotheses=2))
-    model.standardise(z.cpu())
-model = model.to(device)
-t = (torch.arange(frames) / 24).to(device)
-z = z[:1] if frames == 1 else z
-seen = (1 + torch.arange(len(z)) % shown).to(device)  # of each its own
-with torch.no_grad():
-    a = model(z[:, :shown], t, seen=seen)
-fused = FusedContext(model, compiled=device == "cuda")
-b = fused(z[:, :shown], t, seen=seen)
-one = fused(z[:, :shown], t, seen=seen, likeliest=True).states[:, 0]
-for x, y in ((a.states, b.states), (a.likeliest(), one)):
-    print((x - y)[..., :10].abs().max().item(), (x - y)[..., 10:].abs().max().item())
-print((a.probability - b.probability).abs().max().item(), 0)
-"""
-
-
-@pytest.mark.skipif(not find_spec("triton"), reason="needs Triton")
-@pytest.mark.parametrize(
-    ("frames", "seen", "model"),
-    [(70, 4, "shipped"), (9, 1, "shipped"), (1, 1, "shipped"), (64, 16, "small")],
-)
-def test_the_kernel_gives_what_the_model_gives(frames, seen, model):
-    interpreted = {} if torch.cuda.is_available() else {"TRITON_INTERPRET": "1"}
-    done = subprocess.run(
-        [sys.executable, "-c", FUSED, str(frames), str(seen), model],
-        env={**os.environ, **interpreted}, capture_output=True, text=True, check=True,
-    )  # fmt: skip
-    all_futures, likeliest, (probability, _) = (
-        [float(x) for x in line.split()] for line in done.stdout.splitlines()
-    )
-    assert max(*all_futures, *likeliest) < 0.05
-    assert probability < 0.01
-
-
-COMPILED = """
-from triton.backends.compiler import GPUTarget
-from triton.compiler import ASTSource, compile
-from newtongs.dynamics.backends.triton_decoder import decode
-
-HALF = "fx fdx contexts first first_clock later out".split()
-WHOLE = {name: "i32" for name in ("objects", "T", "n", "of_object")} | {"chosen": "*i32"}
-CHOICES = {"LAYERS": 3, "ROWS": 64, "H": 128, "CHOSEN": True, "APPROXIMATE": True}
-
-def kind(name):
-    if name in CHOICES:
-        return "constexpr"
-    return WHOLE.get(name, "*fp16" if name in HALF else "*fp32")
-
-signature = {name: kind(name) for name in decode.arg_names}
-given = [i for i, name in enumerate(decode.arg_names) if name not in CHOICES]
-aligned = {(i,): [["tt.divisibility", 16]] for i in given}
-made = compile(
-    ASTSource(decode, signature, constexprs=CHOICES, attrs=aligned),
-    target=GPUTarget("cuda", 90, 32), options={"num_warps": 4, "num_stages": 1},
-)
-code = made.asm["ptx"]
-print(made.metadata.shared, code.count("wgmma.mma_async"), "tanh.approx" in code)
-"""
-
-
-@pytest.mark.skipif(not find_spec("triton"), reason="needs Triton")
-def test_the_kernel_compiles_for_hopper_with_two_programs_a_multiprocessor():
-    """No card is needed for that, and the interpreter does not see it."""
-    done = subprocess.run(
-        [sys.executable, "-c", COMPILED], capture_output=True, text=True, check=True
-    )
-    shared, products, approximate = done.stdout.split()
-    assert 2 * (int(shared) + 1024) <= 228 * 1024
-    assert int(products) > 0
-    assert approximate == "True"
-
-
-def test_rows_beyond_half_precision_are_made_again():
-    from newtongs.dynamics.backends.context import whole
-
-    states = torch.zeros(4, 3, 22)
-    states[1, 2, 7], states[3, 0, 0] = torch.nan, torch.inf
-    found = whole(states, lambda rows: torch.full((int(rows.sum()), 3, 22), 5.0))
-    assert found.amax((1, 2)).tolist() == [0, 5, 0, 5]
 
 
 def test_many_starts_of_an_object_are_predicted_as_each_alone(pretrained):
@@ -655,13 +534,14 @@ def test_many_starts_of_an_object_are_predicted_as_each_alone(pretrained):
     torch.testing.assert_close(late, many[:, 4:], atol=1e-5, rtol=1e-5)
 
 
+@pytest.mark.slow
 def test_a_goal_is_searched_among_predictions():
     from newtongs import animate
-    from newtongs.pushes import Physics
-    from newtongs.templates.objects import red_cube
+    from newtongs.pipeline.spec import Physics
+    from newtongs.samples.objects import red_cube
 
     made = animate(
-        red_cube(), select="all", up=(0, 1, 0), floor=-0.6, goal="displace 0.7 0 0",
+        red_cube(), select="all", up=(0, 1, 0), floor_height=-0.6, goal="displace 0.7 0 0",
         physics=Physics("context"),
     )  # fmt: skip
     z = made.world.state_to_physics(made.states[0])

@@ -6,30 +6,26 @@ from importlib.util import find_spec
 import pytest
 import torch
 
-from newtongs import rotations
-from newtongs.animator import animate
+from newtongs.base import rotations
+from newtongs.base.state import make, project
 from newtongs.exports.films import film
+from newtongs.formats import load, save
+from newtongs.pipeline.run import animate
 from newtongs.render import render, render_frames
+from newtongs.samples import template
 from newtongs.scene import (
     GaussianScene,
     WorldFrame,
-    cluster,
-    find_floor,
     join,
     lift,
-    load,
-    membership,
     orbit,
-    save,
-    select,
     transform,
     transform_sequence,
 )
-from newtongs.scene.find.grouping import group_by_masks, remove
 from newtongs.scene.frames import frames
 from newtongs.scene.lifting import lift_sequence
-from newtongs.state import make, project
-from newtongs.templates import template
+from newtongs.segment import cluster, find_floor, membership, select
+from newtongs.segment.objects.grouping import group_by_masks, remove
 
 pytestmark = pytest.mark.skipif(not torch.cuda.is_available(), reason="needs CUDA")
 

@@ -6,12 +6,13 @@ import numpy as np
 import pytest
 import torch
 
-from newtongs import GaussianNND, NNDConfig, State, make_state, rotations
+from newtongs import GaussianNND, NNDConfig, State, make_state
+from newtongs.base import rotations
+from newtongs.base.errors import InputError
+from newtongs.base.state import project, replace
 from newtongs.dynamics import floor, solvers
 from newtongs.dynamics.analytic import Coefficients, rates
 from newtongs.dynamics.rollout import rollout, substeps
-from newtongs.errors import InputError
-from newtongs.state import project, replace
 
 TIMES = torch.arange(64, dtype=torch.float64) / 24
 

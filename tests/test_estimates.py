@@ -9,11 +9,11 @@ import numpy as np
 import pytest
 from export_samples import park
 
+from newtongs.base.errors import InputError
 from newtongs.cli import main
-from newtongs.errors import InputError
 from newtongs.exports import estimates, save_animation, write_sequence
 from newtongs.exports.estimates import Estimate, estimated
-from newtongs.scene import load_cameras
+from newtongs.formats import load_cameras
 
 
 def cameras(path, side):
@@ -35,7 +35,7 @@ def refused(capsys, *words):
 
 
 def test_cameras_of_more_pixels_than_a_sensor_has(tmp_path):
-    with pytest.raises(InputError, match=r"1 to 16,384 whole pixels a side, got 30000$"):
+    with pytest.raises(InputError, match=r"1 to 16,384 whole pixels per side, got 30000$"):
         load_cameras(cameras(tmp_path / "transforms.json", 30_000))
     assert load_cameras(cameras(tmp_path / "transforms.json", 14_204))
 
@@ -66,14 +66,14 @@ def test_the_renderer_of_the_paper_takes_more_of_it(tmp_path, capsys, monkeypatc
 def test_a_large_sequence_needs_a_yes(tmp_path, capsys):
     words = ["animate", "bowling", "--out", str(tmp_path), "--formats", "ply", "--fps", "1000"]
     said = refused(capsys, *words, "--seconds", "100")
-    assert "a .ply a frame takes" in said
+    assert "one .ply per frame takes" in said
     assert "100,001 frames of" in said
-    assert "or say --yes" in said
+    assert "or confirm with --yes" in said
     large = Estimate(10**6, (0, 0), 10**5, 16)
     with pytest.raises(InputError):
         large.check(tmp_path, sure=False)
     large.check(tmp_path, sure=True)
-    assert list(large.told()) == ["a .ply a frame: 25,200.0 GB in 1,000,000 files"]
+    assert list(large.told()) == ["one .ply per frame: 25,200.0 GB in 1,000,000 files"]
     assert not list(Estimate(48, (512, 512), 50_000, 16).told())
 
 
@@ -97,8 +97,8 @@ DRAWN = """
 import re, sys, torch
 from pathlib import Path
 from newtongs.render import render
-from newtongs.scene.framing import fit_camera
-from newtongs.templates import named_scene
+from newtongs.views.framing import fit_camera
+from newtongs.samples import named_scene
 
 scene, up = named_scene("sunny_park").scene(), torch.tensor([0.0, 1, 0]).double()
 
@@ -113,6 +113,7 @@ print((peak(3000) - before) / 3000**2)
 """
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(sys.platform != "linux", reason="memory is counted in other units there")
 @pytest.mark.parametrize("renderer", ["ewa", "light"])
 def test_a_picture_takes_no_more_than_is_asked_for(renderer):

@@ -18,14 +18,15 @@ import pytest
 import torch
 from export_samples import park, two_objects
 
-from newtongs import rotations
+from newtongs.base import rotations
 from newtongs.exports import default_camera, write_glb, write_html
 from newtongs.exports.loss import around
+from newtongs.formats import save
+from newtongs.formats.axes import to_ours
 from newtongs.render import render
 from newtongs.render.video import to_bytes
-from newtongs.scene import Animation, WorldFrame, save
-from newtongs.scene.io.axes import to_ours
-from newtongs.templates import named_scene
+from newtongs.samples import named_scene
+from newtongs.scene import Animation, WorldFrame
 
 PACKAGES = os.environ.get("NEWTONGS_BROWSER", "")
 CHROMIUM = os.environ.get("NEWTONGS_CHROMIUM") or shutil.which("chromium") or ""

@@ -14,7 +14,7 @@ import torch
 from export_samples import bouncing, park, random_scene, two_objects
 
 from newtongs import exports as exporting
-from newtongs.errors import InputError
+from newtongs.base.errors import InputError
 from newtongs.exports import FORMATS, default_camera, export, write_html
 from newtongs.exports.html import read_html
 from newtongs.exports.page_data import from_text, to_text
@@ -74,7 +74,7 @@ def test_the_pages_tracks_are_the_placement(tmp_path):
     write_html(animation, tmp_path / "a.html")
     meta, _ = blanks_of(tmp_path / "a.html")
     assert meta["groups"][0]["track"] is None
-    place = animation.placement(2)
+    place = animation.node_track(2)
     for name, wanted in (("p", place.translation), ("q", place.rotation), ("s", place.scale)):
         np.testing.assert_allclose(meta["groups"][2]["track"][name], wanted, rtol=1e-8, atol=1e-9)
     np.testing.assert_allclose(meta["times"], animation.times, atol=1e-6)
@@ -254,5 +254,5 @@ def test_a_large_page_is_compressed_by_itself(tmp_path, monkeypatch):
 
 def test_a_strangers_page_is_refused(tmp_path):
     (tmp_path / "a.html").write_text("<!doctype html><p>hello")
-    with pytest.raises(InputError, match="no page that newtongs wrote"):
+    with pytest.raises(InputError, match="not a page that newtongs wrote"):
         read_html(tmp_path / "a.html")

@@ -6,12 +6,14 @@ import struct
 import numpy as np
 import pytest
 import torch
+from animated_glb import read_glb
 from export_samples import park, reference_frame, relative, two_objects
 
-from newtongs import rotations
-from newtongs.errors import InputError
-from newtongs.exports import read_glb, write_glb
+from newtongs.base import rotations
+from newtongs.base.errors import InputError
+from newtongs.exports import write_glb
 from newtongs.exports.parts import parts
+from newtongs.formats.files import load
 from newtongs.scene.animation import About, Animation
 
 
@@ -160,7 +162,7 @@ def test_damaged_files_are_told_in_one_line(tmp_path, damage):
     write_glb(park(3), tmp_path / "a.glb")
     (tmp_path / "b.glb").write_bytes(damage((tmp_path / "a.glb").read_bytes()))
     with pytest.raises(InputError) as caught:
-        read_glb(tmp_path / "b.glb")
+        load(tmp_path / "b.glb")
     assert "\n" not in str(caught.value)
 
 

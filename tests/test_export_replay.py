@@ -8,10 +8,10 @@ import pytest
 import torch
 from export_samples import park, two_objects
 
-from newtongs.errors import InputError
+from newtongs.base.errors import InputError
 from newtongs.exports import load_animation, save_animation, write_sequence
+from newtongs.formats import files
 from newtongs.scene.animation import About, Animation
-from newtongs.scene.io import formats
 
 FIELDS = ("means", "quats", "log_scales", "logits", "sh", "ids")
 
@@ -64,7 +64,7 @@ def test_the_affine_map_is_kept(tmp_path):
 def test_the_source_is_referred_to_and_the_folder_can_move(tmp_path):
     animation = two_objects()
     (tmp_path / "one" / "out").mkdir(parents=True)
-    formats.save(animation.scene.replace(ids=torch.full_like(animation.scene.ids, -1)),
+    files.save(animation.scene.replace(ids=torch.full_like(animation.scene.ids, -1)),
                  tmp_path / "one" / "capture.ply")  # fmt: skip
     out = tmp_path / "one" / "out" / "a.json"
     save_animation(animation, out, source=tmp_path / "one" / "capture.ply")
@@ -77,7 +77,7 @@ def test_the_source_is_referred_to_and_the_folder_can_move(tmp_path):
 def test_a_source_that_is_not_the_scene_is_not_trusted(tmp_path):
     """Ghosts were removed, say: then the Gaussians are written."""
     animation = two_objects()
-    formats.save(animation.scene[1:], tmp_path / "capture.ply")
+    files.save(animation.scene[1:], tmp_path / "capture.ply")
     save_animation(animation, tmp_path / "a.json", source=tmp_path / "capture.ply")
     assert (tmp_path / "a_scene.ply").exists()
     assert_same(animation, load_animation(tmp_path / "a.json"))
@@ -109,14 +109,14 @@ def cut_off(path):
 @pytest.mark.parametrize(
     ("damage", "said"),
     [
-        (lambda d: (d / "a_scene.ply").unlink(), "not there"),
+        (lambda d: (d / "a_scene.ply").unlink(), "is missing"),
         (lambda d: cut_off(d / "a_scene.ply"), "has changed"),
-        (lambda d: (d / "a.npz").unlink(), "not there"),
+        (lambda d: (d / "a.npz").unlink(), "is missing"),
         (lambda d: cut_off(d / "a.npz"), "has changed"),
         (lambda d: change(d / "a.json", version=99), "version 99"),
-        (lambda d: change(d / "a.json", format="other"), "no saved animation"),
+        (lambda d: change(d / "a.json", format="other"), "not a saved animation"),
         (lambda d: (d / "a.json").write_text("{"), "JSON"),
-        (lambda d: (d / "a.json").write_text("[]"), "no saved animation"),
+        (lambda d: (d / "a.json").write_text("[]"), "not a saved animation"),
         (lambda d: change(d / "a.json", world=3), "changed by hand"),
         (lambda d: change(d / "a.json", objects=[{"id": 12}]), "changed by hand"),
         (lambda d: (d / "a.json").unlink(), "no file"),
@@ -157,10 +157,10 @@ def test_sequence_is_the_transform_frame_by_frame(tmp_path):
     assert [p.name for p in paths] == [f"frame000{i}.ply" for i in (1, 2, 3, 4)]
     assert seen == [1, 2, 3, 4]
     for t, path in enumerate(paths):
-        got, wanted = formats.load(path), animation.frames()[t]
+        got, wanted = files.load(path), animation.frames()[t]
         for name in FIELDS:
             assert torch.equal(getattr(got, name), getattr(wanted, name)), (t, name)
-    first = formats.load(paths[0])
+    first = files.load(paths[0])
     assert torch.equal(first.means, animation.scene.means)
 
 
@@ -171,7 +171,7 @@ def test_a_shorter_sequence_leaves_no_old_frames(tmp_path):
     write_sequence(two_objects(2), tmp_path, sh_degree=0)
     names = sorted(p.name for p in tmp_path.iterdir())
     assert names == ["frame0001.ply", "frame0002.ply", "frame9.ply", "notes.txt"]
-    assert formats.load(tmp_path / "frame0002.ply").sh_degree == 0
+    assert files.load(tmp_path / "frame0002.ply").sh_degree == 0
 
 
 def test_files_of_version_1_are_still_read(tmp_path):

@@ -7,14 +7,16 @@ from captured_things import GREY, HEIGHT, RADIUS, RED, capture, greedy, slab, tu
 import newtongs
 from newtongs.exports import load_animation, save_animation
 from newtongs.exports.parts import parts as exported
+from newtongs.pipeline.pick import pick
+from newtongs.pipeline.source import Source, floor_of
+from newtongs.pipeline.spec import SceneSpec
 from newtongs.render import render
+from newtongs.samples import named_scene
 from newtongs.scene.cameras import look_at
-from newtongs.scene.find.extraction import take_out
-from newtongs.scene.find.floor import find_floor
 from newtongs.scene.frames import ALWAYS, FIRST, LATER
 from newtongs.scene.gaussians import join
-from newtongs.stage import pick
-from newtongs.templates import named_scene
+from newtongs.segment.cutout.extraction import take_out
+from newtongs.segment.floor.finding import find_floor
 
 KINDS = ["floor", "plinth", "table"]
 BLUE = (0.0, 0.0, 1.0)
@@ -214,7 +216,7 @@ def test_presence_goes_into_files(tmp_path):
 
 def test_keep_ghosts_takes_the_selection_as_it_is():
     scene, _, _ = capture()
-    kept = newtongs.animate(scene, select=WAYS[2], keep_ghosts=True, **PUSH)
+    kept = newtongs.animate(scene, select=WAYS[2], complete=False, **PUSH)
     assert kept.presence is None
     assert torch.equal(kept.scene.means, scene.means)
     x = scene.means
@@ -241,13 +243,18 @@ def two_things():
     return join(scene[(away > 0.7 * RADIUS) | ~parts["support"]], other)
 
 
+def picked(scene, **options):
+    source, spec = Source(scene, None, ours=False), SceneSpec(up=(0, 1, 0), **options)
+    return pick(source, spec, floor_of(source, spec.up))
+
+
 def test_loose_things_are_taken_out_too():
-    stage = pick(two_things(), [newtongs.Push()], up=(0, 1, 0), loose=True)
-    assert len(stage.names) == 2
+    layout = picked(two_things(), loose=True)
+    assert len(layout.names) == 2
     for index in range(2):
-        theirs = stage.owners == index
-        assert (theirs & (stage.presence == LATER) & (stage.scene.ids == index)).any()
-        assert (theirs & (stage.presence == LATER) & (stage.scene.ids < 0)).any()
+        theirs = layout.owners == index
+        assert (theirs & (layout.presence == LATER) & (layout.scene.ids == index)).any()
+        assert (theirs & (layout.presence == LATER) & (layout.scene.ids < 0)).any()
 
 
 def test_mending_does_not_show_where_a_loose_thing_stays():
@@ -271,10 +278,10 @@ def test_a_raised_object_leaves_a_mended_place_from_the_start():
 
 
 def test_the_static_rest_of_the_physics_has_no_hole():
-    from newtongs.ground import static_rest
+    from newtongs.pipeline.surroundings import static_rest
 
     scene, _, _ = capture()
-    stage = pick(scene, [newtongs.Push()], up=(0, 1, 0))
-    under = static_rest(stage)
+    layout = picked(scene)
+    under = static_rest(layout)
     assert (under.means[:, ::2].norm(dim=-1) < 0.5 * RADIUS).sum() > 50
-    assert stage.scene.object(0).means[:, 1].max() == pytest.approx(HEIGHT, abs=1e-3)
+    assert layout.scene.object(0).means[:, 1].max() == pytest.approx(HEIGHT, abs=1e-3)

@@ -9,18 +9,18 @@ from export_samples import bouncing, random_scene
 from harness import extremes
 
 from newtongs import GaussianNND
-from newtongs.actors import _loose_body
-from newtongs.dynamics.backends.numba_few import rollout_cpu
+from newtongs.base.errors import InputError
+from newtongs.base.state import CHANNELS, State, make
+from newtongs.dynamics.backends.numba_rollout import rollout_cpu
 from newtongs.dynamics.config import NNDConfig
-from newtongs.dynamics.context import load_pretrained_context
-from newtongs.dynamics.context.fitting import continued, predict
 from newtongs.dynamics.variants import choose
-from newtongs.errors import InputError
-from newtongs.pushes import Push
+from newtongs.forecast import load_pretrained_context
+from newtongs.forecast.fitting import continued, predict
+from newtongs.physics import Body, Shape, Simulation, Track
+from newtongs.physics.guards import SleepGuard
+from newtongs.pipeline.bodies import _loose_body
+from newtongs.pipeline.spec import ObjectSpec
 from newtongs.scene.animation import Animation
-from newtongs.state import CHANNELS, State, make
-from newtongs.world import Body, Shape, Simulation, Track
-from newtongs.world.rest import Rest
 
 TIMES = torch.arange(9) / 24
 
@@ -48,7 +48,7 @@ def test_context_predicts_what_the_edge_takes_and_refuses_the_rest():
         assert torch.isfinite(model.likeliest(z0[None], times)).all()
     with pytest.raises(InputError, match="channel u_x at index"):
         predict(model, make(u=(2e9, 0, 0)), TIMES)
-    with pytest.raises(InputError, match="a track has scales above zero"):
+    with pytest.raises(InputError, match="a track's scales must be above zero"):
         continued(model, -z[None], TIMES[:1], TIMES)
 
 
@@ -150,8 +150,8 @@ def test_rates_that_are_no_numbers_are_seen_at_once(channel):
     rates = torch.ones(2, 6).double()
     rates[1, channel] = torch.nan
     still = torch.zeros(2, dtype=torch.bool).numpy()
-    assert Rest(2, 10).count(rates.flatten().numpy(), still, 8) == float("inf")
-    assert Rest(1, 10).count(rates[0].numpy(), still[:1], 8) == pytest.approx(3**0.5)
+    assert SleepGuard(2, 10).count(rates.flatten().numpy(), still, 8) == float("inf")
+    assert SleepGuard(1, 10).count(rates[0].numpy(), still[:1], 8) == pytest.approx(3**0.5)
 
 
 def test_drag_of_the_least_mass_decays_in_mujoco():
@@ -175,7 +175,7 @@ def test_no_animation_holds_what_is_no_number():
 def test_masses_of_pushes():
     for mass in (0.0, -1.0, float("nan"), 1e300):
         with pytest.raises(InputError, match="mass"):
-            Push(mass=mass)
+            ObjectSpec(mass=mass)
 
 
 def test_a_slice_of_the_extreme_states():

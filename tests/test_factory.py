@@ -6,30 +6,36 @@ import io
 import json
 import os
 import shutil
+import signal
+import subprocess
+import sys
 import tarfile
-from dataclasses import replace
+import tempfile
+import time
+from dataclasses import fields, is_dataclass, replace
 
 import numpy as np
+import psutil
 import pytest
+import torch
 
-from newtongs.errors import InputError
-from newtongs.factory import casts
+from newtongs.base import locks
+from newtongs.base.errors import InputError
+from newtongs.base.state import State
+from newtongs.factory import casts, shared
 from newtongs.factory import pool as pools
 from newtongs.factory import shards as shard_files
 from newtongs.factory.caption import caption, one_each
 from newtongs.factory.casts import prepare
 from newtongs.factory.cluster import check_address, no_warnings
-from newtongs.factory.distributions import Numbers
 from newtongs.factory.draws import draw, pushes_of
 from newtongs.factory.film import make_film
 from newtongs.factory.run import by_reason, check_folder, check_space, produce
-from newtongs.factory.sample import Clock, Refused, make_sample
+from newtongs.factory.sample import Clock, Refused, ViewQuality, frames_large, make_sample
 from newtongs.factory.scenes import SceneSource, divided, find_scenes, splits_of_shards, whole_parts
 from newtongs.factory.shards import entry, is_done, make_shard, shards_of
-from newtongs.factory.spec import Objects, Spec, load_spec, shipped
-from newtongs.factory.views import Sight, frames_large
-from newtongs.stage import floor_of, opened
-from newtongs.state import State
+from newtongs.factory.spec import Numbers, Objects, Spec, load_spec, shipped
+from newtongs.pipeline.source import floor_of, open_source
 
 TINY = """
 name = "tiny"
@@ -66,6 +72,86 @@ def films(tmp_path_factory):
     return spec, home, folder / "one", outcome
 
 
+# --- processes ------------------------------------------------------------------------------------
+
+
+def same(a, b):
+    """Whether two trees of dataclasses are equal, arrays bit for bit and in the same order."""
+    if type(a) is not type(b):
+        return False
+    if isinstance(a, torch.Tensor | np.ndarray):
+        x, y = (np.asarray(t) for t in (a, b))
+        order = isinstance(a, torch.Tensor) or x.flags.c_contiguous == y.flags.c_contiguous
+        return order and (x.dtype, x.shape, x.tobytes()) == (y.dtype, y.shape, y.tobytes())
+    if is_dataclass(a):
+        return all(same(getattr(a, f.name), getattr(b, f.name)) for f in fields(a))
+    if isinstance(a, dict):
+        return [*a] == [*b] and all(same(a[k], b[k]) for k in a)
+    if isinstance(a, tuple | list):
+        return len(a) == len(b) and all(map(same, a, b))
+    if type(a).__module__.startswith("newtongs"):  # a plain class, such as the paper's floor
+        return same(vars(a), vars(b))
+    return a == b
+
+
+def test_a_prepared_scene_comes_back_from_its_files(tmp_path):
+    spec, _ = spec_of(tmp_path, TINY + "[objects]\ncasts = 1")
+    prepared = prepare(spec, SceneSource("desk_blue_sphere", "desk_blue_sphere", "train"))
+    shared.save(tmp_path / "a.json", shared.pack(prepared))
+    found = shared.load(tmp_path / "a.json")
+    assert same(prepared, found)
+    found.casts["world"][0].setup.layout.scene.means[0] = 7  # a copy of the page, not the file
+    assert same(prepared, shared.load(tmp_path / "a.json"))
+    shared.save(tmp_path / "why.json", shared.pack("no object was found in it"))
+    assert shared.load(tmp_path / "why.json") == "no object was found in it"
+
+
+@pytest.mark.parametrize(
+    ("kind", "name"),
+    [
+        ("object", ["pathlib", "Path"]),
+        ("enum", ["os", "system"]),
+        ("object", ["newtongs.base.files", "write_atomically"]),
+        ("named tuple", ["newtongs.base.locks", "Path"]),
+    ],
+)
+def test_a_prepared_scene_names_nothing_but_its_own_classes(kind, name):
+    with pytest.raises(TypeError):
+        shared.unpack(json.dumps({"root": [0], "nodes": [[kind, name, {}]]}), [])
+
+
+@pytest.mark.slow
+def test_what_a_killed_run_left_is_removed_by_the_next(tmp_path, monkeypatch):
+    """Its shards go on where they were, too."""
+    spec, home = spec_of(tmp_path)
+    there = tmp_path / "tmp"
+    there.mkdir()
+    words = ["-m", "newtongs", "factory", str(tmp_path / "spec.toml"), "--out", str(tmp_path / "o")]
+    run = subprocess.Popen([sys.executable, *words], env=os.environ | {"TMPDIR": str(there)})
+    try:
+        until = time.monotonic() + 120
+        while not (list(there.glob("*/*.json")) or run.poll() is not None):
+            assert time.monotonic() < until
+            time.sleep(0.05)
+        assert run.poll() is None, "it ended before it could be killed"
+        workers = [
+            p for p in psutil.Process(run.pid).children() if "spawn_main" in " ".join(p.cmdline())
+        ]
+        assert len(workers) == 1
+    finally:
+        run.send_signal(signal.SIGKILL)
+        run.wait()
+    left = list(there.iterdir())
+    assert len(left) >= 2  # the folder of prepared scenes, and its lock
+    _, alive = psutil.wait_procs(workers, timeout=20)
+    assert not alive, "a worker has outlived its parent"
+    monkeypatch.setattr(tempfile, "tempdir", str(there))
+    monkeypatch.setattr(locks, "_swept", set())
+    produce(spec, home, tmp_path / "o")
+    assert not list(there.iterdir())
+    assert not list((tmp_path / "o").glob(".*.part"))
+
+
 # --- specs ----------------------------------------------------------------------------------------
 
 
@@ -96,7 +182,7 @@ def test_shipped_specs_can_be_read():
         ('name = "a"\nscenes = ["bowling"]\n[objects]\nselect = "al"', "did you mean all"),
         ('name = "a"\nscenes = ["bowling"]\nobjects = 3', "expected a table [objects]"),
         ('name = "a"\nscenes = ["bowling"]\n[splits]\ntrain = 0', "above 0"),
-        ('name = ', "no TOML"),
+        ('name = ', "not valid TOML"),
     ],
 )  # fmt: skip
 def test_a_bad_spec_is_one_line(tmp_path, text, line):
@@ -140,7 +226,7 @@ def test_distributions_draw_what_they_say():
 
 
 def test_scenes_that_are_not_there_are_told_before_the_work(tmp_path):
-    for word, line in (("bowlin", "did you mean bowling"), ("x.ply", "x.ply is not there")):
+    for word, line in (("bowlin", "did you mean bowling"), ("x.ply", "x.ply does not exist")):
         spec, folder = spec_of(tmp_path, f'name = "a"\nscenes = ["{word}"]')
         with pytest.raises(InputError, match=line):
             find_scenes(spec, folder)
@@ -167,7 +253,7 @@ def test_no_scene_is_in_two_splits_and_each_split_has_one():
     assert sorted(found.values()).count("train") == 8
     assert {*found.values()} == {*parts}
     assert whole_parts(3, [0.98, 0.01, 0.01]) == [1, 1, 1]
-    with pytest.raises(InputError, match="need as many scenes"):
+    with pytest.raises(InputError, match="need at least as many scenes"):
         divided(ids[:2], parts, seed=1)
 
 
@@ -209,10 +295,7 @@ def test_a_throw_at_a_loose_object_flies_there():
     (cast,) = prepare(spec, source).casts["world"]
     drawn = draw(spec, [source], 3, 0)
     (push,) = pushes_of(drawn, cast, spec)
-    from newtongs.actors import initial_state
-    from newtongs.factory.casts import STANDING
-
-    p = [State(initial_state(cast.stage, i, STANDING)).p.double() for i in cast.stage.indices]
+    p = [State(body.z0).p.double() for body in cast.setup.bodies]
     t = np.linspace(0, 2, 4001)[:, None]
     path = p[0].numpy() + t * np.array(push.velocity) - 0.5 * 9.81 * t**2 * np.array([0, 1, 0])
     nearest = min(np.linalg.norm(path - other.numpy(), axis=1).min() for other in p[1:])
@@ -249,6 +332,7 @@ def test_a_sample_has_all_its_parts(films):
     assert data["00000000.rgb0.mp4"][4:8] == b"ftyp"
 
 
+@pytest.mark.slow
 def test_two_workers_write_the_same_bytes(films, tmp_path):
     spec, home, out, _ = films
     outcome = produce(spec, home, tmp_path / "two", workers=2)
@@ -256,6 +340,7 @@ def test_two_workers_write_the_same_bytes(films, tmp_path):
     assert digests(tmp_path / "two") == digests(out)
 
 
+@pytest.mark.slow
 def test_finished_shards_are_kept_and_a_missing_one_is_made_again(films, tmp_path):
     spec, home, out, _ = films
     copy = tmp_path / "copy"
@@ -359,6 +444,7 @@ def test_datasets_reads_the_shards_and_the_index(films, tmp_path):
 # --- what goes wrong ------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 def test_a_scene_that_cannot_be_read_is_told_and_the_rest_goes_on(tmp_path):
     (tmp_path / "broken.ply").write_text("no Gaussians")
     text = TINY.replace('"desk_blue_sphere"', '"broken.ply"').replace("count = 4", "count = 2")
@@ -387,7 +473,7 @@ def test_what_is_hardly_seen_is_drawn_anew_and_counted(tmp_path, monkeypatch):
     scenes = find_scenes(spec, home)
     ready = {s.id: pools.prepared_or_why(spec, s) for s in scenes}
     parts = iter([0.1, 0.1, 0.9, 0.1])
-    monkeypatch.setattr(samples, "sight", lambda *_: Sight(next(parts, 1.0), 0.0))
+    monkeypatch.setattr(samples, "sight", lambda *_: ViewQuality(next(parts, 1.0), 0.0))
     made = make_sample(spec, scenes, 0, ready.__getitem__, Clock())
     assert made.row["attempt"] == 2
     assert [f["reason"] for f in made.row["failures"]] == ["hardly seen"] * 2
@@ -395,6 +481,7 @@ def test_what_is_hardly_seen_is_drawn_anew_and_counted(tmp_path, monkeypatch):
     assert by_reason([made.row]) == {"hardly seen": 2}
 
 
+@pytest.mark.slow
 def test_what_was_found_but_cannot_be_staged_is_left_out_and_said(tmp_path, monkeypatch):
     spec, home = spec_of(tmp_path, 'name = "a"\nscenes = ["kitchen_table"]\ncount = 1')
     (scene,) = find_scenes(spec, home)
@@ -423,7 +510,7 @@ def test_captions_have_their_articles():
 
 def test_what_was_found_twice_is_one_object(monkeypatch):
     """Of neighbours the first keeps what they share; what shares more than a tenth is no other."""
-    place = opened("kitchen_table")
+    place = open_source("kitchen_table")
     floor, real = floor_of(place), casts.select
     spec = Spec("a", ("kitchen_table",))
     foot = place.scene.ids == 1
@@ -443,6 +530,7 @@ def test_what_was_found_twice_is_one_object(monkeypatch):
     assert [*casts.candidates(named, place, floor)[0]] == ["id:0", "id:1"]
 
 
+@pytest.mark.slow
 def test_an_object_that_cannot_be_selected_costs_no_other(monkeypatch):
     real = casts.select
 
@@ -476,6 +564,7 @@ def test_what_takes_a_few_pixels_is_hardly_seen():
     assert frames_large(ids, 2) == 0.5
 
 
+@pytest.mark.slow
 def test_a_caption_tells_of_each_pushed_object(tmp_path):
     text = """name = "a"
     scenes = ["kitchen_table"]
@@ -501,7 +590,7 @@ def test_a_camera_in_something_is_drawn_anew_and_counted(tmp_path, monkeypatch):
     scenes = find_scenes(spec, home)
     ready = {s.id: pools.prepared_or_why(spec, s) for s in scenes}
     parts = iter([0.0, 0.4])
-    monkeypatch.setattr(samples, "sight", lambda *_: Sight(1.0, next(parts, 0.01)))
+    monkeypatch.setattr(samples, "sight", lambda *_: ViewQuality(1.0, next(parts, 0.01)))
     made = make_sample(spec, scenes, 0, ready.__getitem__, Clock())
     assert by_reason([made.row]) == {"camera in something": 1}
     assert made.row["failures"][0]["line"] == "it takes 40% of a picture"
@@ -541,7 +630,7 @@ def test_a_full_disk_is_one_line_and_leaves_nothing_half_written(tmp_path, monke
 
 def test_too_little_space_is_told_before_the_work(tmp_path, monkeypatch):
     usage = type("Usage", (), {"free": 10})
-    monkeypatch.setattr("newtongs.factory.run.shutil.disk_usage", lambda _: usage)
+    monkeypatch.setattr("newtongs.base.files.shutil.disk_usage", lambda _: usage)
     with pytest.raises(InputError, match="not enough space"):
         check_space(tmp_path, load_spec("small")[0], 10)
 
@@ -573,9 +662,9 @@ def test_dry_run_draws_a_sheet_and_foretells(tmp_path, capsys, monkeypatch):
     spec_of(tmp_path)
     main(["factory", str(tmp_path / "spec.toml"), "--out", str(tmp_path / "dry"), "--dry-run"])
     said = capsys.readouterr().out
-    assert "a film: " in said
+    assert "one film: " in said
     assert "all 4: about" in said
-    assert "refused on the way" in said
+    assert "failed attempts" in said
     assert (tmp_path / "dry" / "sheet.png").read_bytes()[:4] == b"\x89PNG"
 
 

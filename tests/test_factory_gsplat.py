@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 import torch
 
+from newtongs.base.errors import InputError
 from newtongs.cli import main
-from newtongs.errors import InputError
 from newtongs.exports.films import film as exported
 from newtongs.factory.casts import prepare
 from newtongs.factory.draws import ViewDraw, draw
@@ -24,10 +24,10 @@ from newtongs.factory.renderers import (
     try_out,
 )
 from newtongs.factory.run import produce
+from newtongs.factory.sample import cameras_of
 from newtongs.factory.scenes import find_scenes
 from newtongs.factory.spec import Objects, Spec, load_spec
-from newtongs.factory.views import cameras_of
-from newtongs.render import ewa_labels
+from newtongs.render import ewa
 
 TEXT = """
 name = "drawn on a card"
@@ -172,7 +172,7 @@ def same_labels(a, b):
 def test_pictures_drawn_apart_are_those_drawn_together(knocked, path):
     _, animation, color = knocked
     views = cameras(knocked, path)
-    together = label_view(animation, views, color, ewa_labels.pictures)
+    together = label_view(animation, views, color, ewa.labelled)
     apart = label_view(animation, views, color, lambda *given: drawn_apart("ewa", *given))
     assert same_labels(together, apart)
     assert np.array_equal(together.rgb, apart.rgb)

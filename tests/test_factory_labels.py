@@ -8,21 +8,20 @@ import torch
 from lenses import Lens
 from scipy.ndimage import binary_erosion, map_coordinates
 
+from newtongs.base.process import sharing
+from newtongs.base.state import State
 from newtongs.factory.casts import prepare
-from newtongs.factory.distributions import Numbers
 from newtongs.factory.draws import ViewDraw, draw
 from newtongs.factory.film import make_film
-from newtongs.factory.labels import Motion, label_view
+from newtongs.factory.labels import ObjectMotion, each, label_view
 from newtongs.factory.renderers import pictures_by
+from newtongs.factory.sample import cameras_of, in_physics
 from newtongs.factory.scenes import find_scenes
-from newtongs.factory.spec import Cameras, Moves, Objects, Pushes, Spec
-from newtongs.factory.views import cameras_of, each, in_physics
-from newtongs.render import ewa, ewa_labels, reference, render
-from newtongs.render.ewa_records import Layer
-from newtongs.render.prepare import prepare as prepared_splat
+from newtongs.factory.spec import Cameras, MotionLaws, Numbers, Objects, Pushes, Spec
+from newtongs.render import ewa, reference, render
+from newtongs.render.ewa_project import Layer
 from newtongs.render.scenes import render_frames
-from newtongs.state import State
-from newtongs.threads import sharing
+from newtongs.render.splat import prepare as prepared_splat
 
 by_both = pytest.mark.parametrize("renderer", ["ewa", "steady"])
 BLACK, WHITE = (0.0, 0.0, 0.0), (1.0, 1.0, 1.0)
@@ -33,8 +32,8 @@ def made(
 ):
     pushes = Pushes() if spin is None else Pushes(spin=Numbers.fixed(spin))
     spec = Spec(
-        "test", (scene,), count=8, frames=frames, size=size, dynamics=Moves(kinds), pushes=pushes,
-        gloss=gloss,
+        "test", (scene,), count=8, frames=frames, size=size, dynamics=MotionLaws(kinds),
+        pushes=pushes, gloss=gloss,
         objects=Objects(casts=1, **objects), cameras=Cameras(paths=("still",)),
     )  # fmt: skip
     (source,) = find_scenes(spec, None)
@@ -124,13 +123,14 @@ def brute(splat, motion):
     return tuple(x.reshape(size) for x in (slot, z, its, top[:, 0] - top[:, 1], flow_z))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("path", ["still", "follow"])
 def test_ids_and_depth_are_those_of_brute_force(ball_and_pins, path):
     spec, film, _ = ball_and_pins
     cameras = view(film, spec, path)
-    motion, t = Motion.of(film.animation), 6
+    motion, t = ObjectMotion.of(film.animation), 6
     frames = film.animation.frames()
-    drawn = list(ewa_labels.pictures(frames, cameras, BLACK, motion.slots, motion.objects))
+    drawn = list(ewa.labelled(frames, cameras, BLACK, motion.slots, motion.objects))
     camera = each(cameras, spec.frames)[t]
     splat = splat_of(film.animation, t, camera)
     slot, z, _, lead, flow_z = brute(splat, motion)
@@ -152,12 +152,13 @@ def fainter(animation, by):
     return replace(animation, scene=scene.replace(logits=logits))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("path", ["still", "follow"])
 def test_shares_are_those_of_brute_force(ball_and_pins, path):
     """Of objects, and of all else where what does not move, or the background colour, is most."""
     spec, film, source = ball_and_pins
     animation = fainter(film.animation, 6)
-    cameras, motion, t = view(film, spec, path), Motion.of(animation), 6
+    cameras, motion, t = view(film, spec, path), ObjectMotion.of(animation), 6
     labels = label_view(animation, cameras, source.color)
     splat = splat_of(animation, t, each(cameras, spec.frames)[t])
     slot, _, share, lead, _ = (x.numpy() for x in brute(splat, motion))
@@ -210,7 +211,7 @@ def test_an_object_has_all_light_of_its_inside_and_shares_that_of_its_edge(ball_
 def test_films_with_labels_have_the_pictures_of_films_without(ball_and_pins, renderer):
     spec, film, _ = ball_and_pins
     for path in ("still", "orbit"):
-        cameras, motion = view(film, spec, path), Motion.of(film.animation)
+        cameras, motion = view(film, spec, path), ObjectMotion.of(film.animation)
         plain = render_frames(film.animation.frames(), cameras, backend=renderer, background=BLACK)
         frames, by = film.animation.frames(), pictures_by(renderer)
         named = by(frames, cameras, BLACK, motion.slots, motion.objects)
@@ -366,7 +367,7 @@ def test_depth_of_a_ball_is_that_of_its_skin_in_films_of_steady():
     The depth of its flow is 2.8 percent before it, and nowhere below.
     """
     spec, film, _ = made("desk_blue_sphere", size=(128, 128))
-    camera, motion, radius, off = view(film, spec), Motion.of(film.animation), 0.45, []
+    camera, motion, radius, off = view(film, spec), ObjectMotion.of(film.animation), 0.45, []
     frames, by = film.animation.frames(), pictures_by("steady")
     drawn = by(frames, camera, BLACK, motion.slots, motion.objects)
     centres = State(film.animation.states[0]).p.double().numpy()
@@ -433,7 +434,7 @@ class Slow:
     """Flow and visibility of one frame by one formula after the other, in numpy."""
 
     def __init__(self, animation, cameras, drawn, t):
-        self.motion, self.t, self.world = Motion.of(animation), t, animation.world
+        self.motion, self.t, self.world = ObjectMotion.of(animation), t, animation.world
         self.here, self.there = drawn[t][1], drawn[t + 1][1]
         self.lens, self.after = Lens.of(cameras[t]), Lens.of(cameras[t + 1])
 
@@ -499,7 +500,7 @@ def test_flow_and_what_is_visible_are_those_of_slow_formulas(ball_and_pins, path
     """Also where most pixels show some background."""
     spec, film, source = ball_and_pins
     animation = fainter(film.animation, faint)
-    cameras, motion = view(film, spec, path), Motion.of(animation)
+    cameras, motion = view(film, spec, path), ObjectMotion.of(animation)
     frames, by = animation.frames(), pictures_by(renderer)
     drawn = [*by(frames, cameras, source.color, motion.slots, motion.objects)]
     labels = label_view(animation, cameras, source.color, by)
@@ -576,7 +577,7 @@ def test_cameras_of_the_physics_frame_see_the_same_pixels(ball_and_pins):
 
 def test_objects_that_change_their_size_have_flow_too():
     spec, film, source = made("desk_blue_sphere", kinds=("motions",), frames=9)
-    spec = replace(spec, dynamics=Moves(("motions",), ("scale_pulse",)))
+    spec = replace(spec, dynamics=MotionLaws(("motions",), ("scale_pulse",)))
     (source,) = find_scenes(spec, None)
     drawn = draw(spec, [source], 3, 0)
     film = make_film(drawn.cast_of(prepare(spec, source).casts["motions"]), drawn, spec)

@@ -9,7 +9,7 @@ from dataclasses import replace
 import pytest
 import torch
 
-from newtongs.errors import InputError
+from newtongs.base.errors import InputError
 from newtongs.factory.cluster import cluster as joined
 from newtongs.factory.renderers import GPU_SHARE
 from newtongs.factory.run import produce
@@ -29,7 +29,7 @@ size = [48, 48]
 count = 1
 """
 
-pytestmark = pytest.mark.slow
+pytestmark = pytest.mark.long
 
 
 NODE = {"num_cpus": 1, "object_store_memory": 80 * 2**20, "node_ip_address": "127.0.0.1"}
@@ -91,7 +91,7 @@ def test_a_killed_node_costs_time_and_no_byte(cluster, tmp_path):
 
     addresses = set()
     begun = time.monotonic()
-    outcome = produce(spec, folder, tmp_path / "ray", ray=made.address, told=told)
+    outcome = produce(spec, folder, tmp_path / "ray", ray=made.address, progress=told)
     assert killed.is_set()
     assert outcome.films == 16
     assert time.monotonic() - begun < 600

@@ -9,11 +9,11 @@ import torch
 from PIL import Image
 
 from newtongs import InputError, State, cli, make_state
-from newtongs.datasets import state32
-from newtongs.figures import panels, rollouts, stress, strips
-from newtongs.figures.panels import BLUE, BORDER, NEUTRAL, Block
+from newtongs.paper.datasets import state32
+from newtongs.paper.figures import panels, rollouts, stress, strips
+from newtongs.paper.figures.panels import BLUE, BORDER, NEUTRAL, PictureGrid
 from newtongs.render import write_video
-from newtongs.render.clips import count_frames, frames_at
+from newtongs.render.video import count_frames, frames_at
 from newtongs.scene.transform import transform_sequence
 
 
@@ -34,7 +34,7 @@ def plain(color, height=8, width=8):
     return np.full((height, width, 3), color, np.uint8)
 
 
-def opened(path):
+def open_source(path):
     return np.asarray(Image.open(path).convert("RGB"))
 
 
@@ -68,7 +68,7 @@ def test_padding_keeps_the_shape_of_a_picture():
 
 def test_a_border_covers_nothing():
     cells = [[plain((1, 2, 3)), plain((4, 5, 6))], [plain((7, 8, 9)), plain((10, 11, 12))]]
-    out = panels.board(Block(cells, ours=frozenset([(1, 0)])))
+    out = panels.board(PictureGrid(cells, ours=frozenset([(1, 0)])))
     step = 8 + 2 * BORDER
     assert out.shape == (2 * step, 2 * step, 3)
     for i in (0, 1):
@@ -80,9 +80,9 @@ def test_a_border_covers_nothing():
 
 def test_a_page_has_every_pixel_and_every_word(tmp_path):
     noise = np.random.default_rng(0).integers(0, 256, (20, 30, 3), np.uint8)
-    block = Block([[noise]], title="above", columns=["top"], rows=["left"], notes=["right"])
+    block = PictureGrid([[noise]], title="above", columns=["top"], rows=["left"], notes=["right"])
     png, svg = panels.page(tmp_path / "p.png", [[block]], caption="below it all")
-    picture = opened(png)
+    picture = open_source(png)
     found = [
         (y, x)
         for y, x in np.argwhere((picture == noise[0, 0]).all(-1))
@@ -95,12 +95,12 @@ def test_a_page_has_every_pixel_and_every_word(tmp_path):
 
 def test_words_stay_on_the_page(tmp_path):
     """The outermost pixels are white: no label, note or title is cut off."""
-    block = Block(
+    block = PictureGrid(
         [[plain(0, 40, 40)]],
         rows=["NEWTONGS MMM WWW"],
         notes=["a long note\nWWWWWWWWWWWWWWWWWWWWW"],
     )
-    picture = opened(panels.page(tmp_path / "p.png", [[block]], formats=[".png"])[0])
+    picture = open_source(panels.page(tmp_path / "p.png", [[block]], formats=[".png"])[0])
     assert (picture[:, [0, -1]] == 255).all()
     assert (picture[[0, -1]] == 255).all()
 
@@ -120,7 +120,7 @@ def test_main_figure(tmp_path):
         tmp_path / "m.png", chosen=["free_fall", "spring_oscillation"], size=24, across=1
     )
     assert [path.suffix for path in drawn.paths] == [".png", ".svg"]
-    picture = opened(drawn.paths[0])
+    picture = open_source(drawn.paths[0])
     blue = (picture == BLUE).all(-1)
     border = 30**2 - 24**2
     assert blue.sum() == 2 * 5 * border  # two motions, five frames
@@ -151,7 +151,7 @@ def test_six_frame_panels(tmp_path):
     drawn = rollouts.six_frame_panels(
         tmp_path / "p.png", chosen=["vertical_launch"], size=24, formats=[".png"]
     )
-    blue = (opened(drawn.paths[0]) == BLUE).all(-1)
+    blue = (open_source(drawn.paths[0]) == BLUE).all(-1)
     assert blue.sum() == 6 * (30**2 - 24**2)
     assert drawn.facts["traj"]["vertical_launch"] > 0
 
@@ -198,12 +198,12 @@ def test_common12_strip_with_the_clips_that_are_there(film, tmp_path):
     assert drawn.facts["methods"] == ["Sora", "NewtonGen", "another", "NewtonGS"]
     assert drawn.facts["missing"] == ["CogVideoX", "PhyT2V", "Veo 3", "Wan"]
     assert "PhysT2V.mp4" in drawn.caption
-    picture = opened(drawn.paths[0])
+    picture = open_source(drawn.paths[0])
     blue = (picture == BLUE).all(-1)
     assert blue.sum() == 4 * (186 * 126 - 180 * 120)
     alone = strips.common12_strip(tmp_path / "t.png", formats=[".png"])
     assert alone.facts["methods"] == ["NewtonGS"]
-    assert opened(alone.paths[0]).shape[1] > 4 * 180  # a single strip lies down
+    assert open_source(alone.paths[0]).shape[1] > 4 * 180  # a single strip lies down
 
 
 def test_our_strip_moves_and_is_view_0():
@@ -256,7 +256,7 @@ def test_gallery_command(tmp_path, monkeypatch, capsys):
     for framing, reasons in (("paper", 1), ("fit", 0)):
         run("gallery", "--out", tmp_path / f"{framing}.png", "--framing", framing)
         assert capsys.readouterr().out.count("no floor") == reasons
-    a, b = (opened(tmp_path / f"{name}.png") for name in ("paper", "fit"))
+    a, b = (open_source(tmp_path / f"{name}.png") for name in ("paper", "fit"))
     assert a.shape[1] > b.shape[1]  # the note at the right
     with pytest.raises(InputError, match="framing"):
         stress.stress_gallery(tmp_path / "x.png", framing="fot")
@@ -280,13 +280,13 @@ def test_commands_draw(tmp_path, capsys):
     ("words", "said"),
     [
         (["main", "--motions", "free_fal"], "did you mean free_fall"),
-        (["main", "--motions"], "no motion named"),
+        (["main", "--motions"], "no motion given"),
         (["main", "--seed", "1"], "no pretrained model with seed 1"),
         (["main", "--size", "3"], "16 to 1024 pixels"),
         (["main", "--out", "."], "it is a folder"),
         (["panels", "--sample", "-1"], "0 to 127"),
-        (["strip", "--clips", "nowhere"], "nowhere is no folder"),
-        (["strip", "--clips", "empty"], "no film in empty"),
+        (["strip", "--clips", "nowhere"], "nowhere is not a folder"),
+        (["strip", "--clips", "empty"], "no clip in empty"),
         (["strip", "--clips", "broken"], "broken/Sora.mp4 cannot be read as a film"),
     ],
 )

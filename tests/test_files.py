@@ -4,8 +4,8 @@ import os
 
 import pytest
 
-from newtongs.errors import InputError
-from newtongs.files import existing_file, foreign, write_atomically
+from newtongs.base.errors import InputError
+from newtongs.base.files import existing_file, foreign, write_atomically
 
 
 def test_a_file_is_written_into_a_folder_that_is_made(tmp_path):
@@ -54,7 +54,7 @@ def test_errors_are_one_line(tmp_path):
         existing_file(tmp_path, "a page")
     with pytest.raises(InputError, match=r"^cannot read .*: No such file or directory$"):
         existing_file(tmp_path / "nothing")
-    with pytest.raises(InputError, match="is no ordinary file"):
+    with pytest.raises(InputError, match="is not a regular file"):
         existing_file("/dev/null")
     with (
         pytest.raises(InputError, match=r"^x cannot be read as JSON: first$"),

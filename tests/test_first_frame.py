@@ -9,14 +9,14 @@ from PIL import Image
 
 from newtongs import InputError, State, cli
 from newtongs.dynamics.search import PAPER_GOAL, draw
-from newtongs.figures import first_frame as figures
-from newtongs.figures.first_frame import PAPER_COUNTS, Region, first_frame, lgm_camera
-from newtongs.figures.panels import BLUE
+from newtongs.formats.files import load
+from newtongs.paper.figures import first_frame as figures
+from newtongs.paper.figures.first_frame import PAPER_COUNTS, Region, first_frame, lgm_camera
+from newtongs.paper.figures.panels import BLUE
 from newtongs.render import write_video
+from newtongs.samples.bowling import bowling
 from newtongs.scene.gaussians import GaussianScene
-from newtongs.scene.io.formats import load
 from newtongs.scene.transform import affine
-from newtongs.templates.bowling import bowling
 
 FEW = 64  # candidates
 
@@ -263,7 +263,7 @@ def test_without_a_circle_the_view_is_drawn(asset, tmp_path, capsys):
         (["{asset}", "--circle", "120", "300", "0", "--depth", "1", "2"], "radius above zero"),
         (["{asset}", "--circle", "120", "300", "20", "--depth", "2", "1"], "near <= far"),
         (["{asset}", "--candidates", "0"], "at least 1"),
-        (["{asset}", "--clips", "nowhere"], "nowhere is no folder"),
+        (["{asset}", "--clips", "nowhere"], "nowhere is not a folder"),
         (["{asset}", "--cameras", "nowhere"], "nowhere"),
         (["{asset}", "--color", "2", "0", "0"], "from 0 to 1"),
         (["{asset}", "--size", "1"], "16 to 1024"),

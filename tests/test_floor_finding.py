@@ -5,11 +5,11 @@ import math
 import pytest
 import torch
 
-from newtongs import rotations
-from newtongs.errors import InputError
-from newtongs.scene.find.floor import find_floor
+from newtongs.base import rotations
+from newtongs.base.errors import InputError
+from newtongs.samples import names, template
 from newtongs.scene.gaussians import GaussianScene, join
-from newtongs.templates import names, template
+from newtongs.segment.floor.finding import find_floor
 
 WITH_FLOOR = [name for name in names() if name != "orbit_space"]  # that one has a veil of dust
 
@@ -226,8 +226,8 @@ def test_an_empty_scene_is_one_clear_line():
 @pytest.mark.parametrize(
     ("changes", "match"),
     [
-        ({"logits": torch.full((50,), -200.0)}, "opacity is above zero"),
-        ({"logits": torch.full((50,), torch.nan)}, "opacity is above zero"),
+        ({"logits": torch.full((50,), -200.0)}, "has an opacity above zero"),
+        ({"logits": torch.full((50,), torch.nan)}, "has an opacity above zero"),
         ({"means": 1e30 * torch.randn(50, 3)}, "scale it down"),
     ],
 )

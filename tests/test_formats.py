@@ -10,9 +10,10 @@ import pytest
 import torch
 from test_scene import assert_same, random_scene
 
-from newtongs.errors import InputError
-from newtongs.scene import GaussianScene, load, save
-from newtongs.scene.io.formats import from_lgm, to_lgm
+from newtongs.base.errors import InputError
+from newtongs.formats import load, save
+from newtongs.formats.files import from_lgm, to_lgm
+from newtongs.scene import GaussianScene
 
 TYPES = {"f4": "float", "f8": "double", "u1": "uchar", "i4": "int", "i2": "int16", "u4": "uint32"}
 FORMATS = {"<": "binary_little_endian", ">": "binary_big_endian", "": "ascii"}
@@ -128,7 +129,7 @@ def test_quaternions_are_made_unit_and_keep_their_rotation(written):
 def test_a_mesh_or_point_cloud_is_told_what_is_missing(written, gone):
     columns = inria(random_scene(3, 0))
     path = written(ply(("vertex", {k: x for k, x in columns.items() if k not in gone})))
-    with pytest.raises(InputError, match="holds no Gaussians") as caught:
+    with pytest.raises(InputError, match="contains no Gaussians") as caught:
         load(path)
     assert all(name in str(caught.value) for name in gone)
 
@@ -172,7 +173,7 @@ def test_what_cannot_be_drawn_is_dropped_with_one_warning(written):
 
 def test_a_file_of_nothing_but_nan_is_an_error(written):
     columns = inria(random_scene(3, 0)) | {"y": np.full(3, np.nan, np.float32)}
-    with pytest.raises(InputError, match="all 3 Gaussians hold NaN"):
+    with pytest.raises(InputError, match="all 3 Gaussians contain NaN"):
         load(written(ply(("vertex", columns))))
 
 
@@ -342,10 +343,10 @@ def test_content_counts_before_the_ending(tmp_path):
     ("name", "content", "match"),
     [
         ("a.ply", b"", "is empty"),
-        ("a.ply", b"solid cube", "is no .ply file"),
-        ("a.glb", b"glTF\x02\x00", "no binary glTF 2.0"),
+        ("a.ply", b"solid cube", "is not a .ply file"),
+        ("a.glb", b"glTF\x02\x00", "not a binary glTF 2.0"),
         ("a.obj", b"v 0 0 0\n", "readable: .ply"),
-        ("a.spz", b"nothing", "is no .spz file"),
+        ("a.spz", b"nothing", "is not a .spz file"),
         ("a.ply", b"ply\nformat binary_middle_endian 1.0\n", "line 2 of the PLY header"),
         ("a.ply", b"ply\nformat ascii 1.0\nelement vertex -1\n", "line 3"),
         ("a.ply", b"ply\nformat ascii 1.0\nproperty float x\n", "line 3"),
@@ -354,7 +355,7 @@ def test_content_counts_before_the_ending(tmp_path):
         ("a.pt", b"PK\x03\x04", "cannot be read as a pt file"),
         # Two volumes, which zipfile refuses even when only asked whether this is a zip file.
         ("a.pt", b"PK\3\4PK\6\7" + bytes(12) + b"\2\0\0\0PK\5\6" + bytes(18), "multiple disks"),
-        ("a.ply", b"ply\nformat ascii 1.0\nend_header\n", "holds no Gaussians"),
+        ("a.ply", b"ply\nformat ascii 1.0\nend_header\n", "contains no Gaussians"),
     ],
 )
 def test_what_cannot_be_read_is_one_clear_line(written, name, content, match):
@@ -371,7 +372,7 @@ def test_missing_files_and_folders(tmp_path):
     with pytest.raises(InputError, match="cannot read"):
         load("a\0b")
     os.mkfifo(tmp_path / "pipe.ply")
-    with pytest.raises(InputError, match="no ordinary file"):
+    with pytest.raises(InputError, match="not a regular file"):
         load(tmp_path / "pipe.ply")
 
 
@@ -379,7 +380,7 @@ def test_missing_files_and_folders(tmp_path):
 def test_a_count_the_file_cannot_hold(written, order):
     content = ply(("vertex", inria(random_scene(3, 3))), order=order)
     huge = content.replace(b"element vertex 3", b"element vertex 1000000000000")
-    with pytest.raises(InputError, match="promises 1,000,000,000,000 rows"):
+    with pytest.raises(InputError, match="declares 1,000,000,000,000 rows"):
         load(written(huge))
 
 

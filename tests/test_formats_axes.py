@@ -11,10 +11,10 @@ import torch
 from test_formats_packed import spz
 from test_scene import random_scene
 
-from newtongs.errors import InputError
-from newtongs.scene import load, save
-from newtongs.scene.io import axes as file_axes
-from newtongs.scene.io.axes import AXES, from_ours, matrix, to_ours
+from newtongs.base.errors import InputError
+from newtongs.formats import axes as file_axes
+from newtongs.formats import load, save
+from newtongs.formats.axes import AXES, from_ours, matrix, to_ours
 from newtongs.scene.sh import basis
 
 ASSETS = Path(__file__).parents[2] / "shared" / "assets"
@@ -121,7 +121,7 @@ def test_a_cut_extension_is_damage(written, tail):
 
 
 def test_unknown_axes_of_an_extension(written):
-    with pytest.raises(InputError, match="axes 17"):
+    with pytest.raises(InputError, match="got 17"):
         load(written(with_extension(17)))
     assert len(load(written(with_extension(17)), axes="RUB")) == 1
 
@@ -211,7 +211,8 @@ def test_an_animation_remembers_the_axes_its_file_was_read_in(tmp_path):
     source = tmp_path / "a.spz"
     save(random_scene(200, 1), source)
     for axes, path in ((None, tmp_path / "one.json"), ("RDF", tmp_path / "two.json")):
-        animation = animate(source, select="all", seconds=0.1, up=(0, -1, 0), floor=-20, axes=axes)
+        scene = load(source, axes=axes)
+        animation = animate(scene, select="all", seconds=0.1, up=(0, -1, 0), floor_height=-20)
         save_animation(animation, path, source=source)
         assert torch.equal(load_animation(path).scene.means, animation.scene.means)
 
@@ -225,7 +226,7 @@ def test_old_animations_of_an_spz_were_made_of_it_as_it_is_stored(tmp_path):
 
     source = tmp_path / "a.spz"
     save(random_scene(200, 1), source)
-    still = {"up": (0, -1, 0), "floor": -20, "show_floor": False}
+    still = {"up": (0, -1, 0), "floor_height": -20, "show_floor": False}
     animation = animate(source, select="all", seconds=0.1, **still)
     save_animation(animation, tmp_path / "a.json", source=source)
     tree = json.loads((tmp_path / "a.json").read_text())
@@ -256,4 +257,4 @@ def test_inspect_says_that_it_turned(tmp_path, capsys):
 
     save(random_scene(300), tmp_path / "a.spz")
     main(["inspect", str(tmp_path / "a.spz"), "--plain"])
-    assert "axes: RUB in the file, turned to RDF" in capsys.readouterr().out
+    assert "axes: RUB in the file, rotated to RDF" in capsys.readouterr().out

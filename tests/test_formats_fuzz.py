@@ -20,9 +20,10 @@ from harness.damage import DAMAGE
 from test_formats import inria, lgm_tensor, ply, save_tensor
 from test_scene import random_scene
 
-from newtongs.errors import InputError
-from newtongs.scene import Camera, GaussianScene, load, load_cameras, save
-from newtongs.scene.io.formats import READABLE
+from newtongs.base.errors import InputError
+from newtongs.formats import load, load_cameras, save
+from newtongs.formats.files import READABLE
+from newtongs.scene import Camera, GaussianScene
 
 SEED = 3
 FILES_A_KIND = 200

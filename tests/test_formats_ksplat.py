@@ -7,8 +7,9 @@ import pytest
 import torch
 from test_scene import random_scene
 
-from newtongs.errors import InputError
-from newtongs.scene import join, load
+from newtongs.base.errors import InputError
+from newtongs.formats import load
+from newtongs.scene import join
 
 BLOCK, BUCKET, STEPS = 5.0, 16, 32767
 REST = (0, 9, 24, 45)

@@ -9,10 +9,9 @@ from test_formats_fuzz import DAMAGE, read
 from test_formats_sog import folder, sog
 from test_scene import random_scene
 
+from newtongs.base.errors import InputError
 from newtongs.cli import main
-from newtongs.errors import InputError
-from newtongs.scene import load
-from newtongs.scene.io import lod
+from newtongs.formats import load, lod
 
 pytest.importorskip("PIL", reason="needs newtongs[formats]")
 
@@ -59,14 +58,14 @@ def test_the_finest_level_by_its_folder_and_by_name(streamed):
 
 def test_a_coarser_level_takes_the_nearest_where_a_leaf_has_none(streamed):
     assert len(load(written(streamed), level=1)) == 20 + 40 + 10 + 7
-    with pytest.raises(InputError, match=r"has levels \[0, 1\], level 5"):
+    with pytest.raises(InputError, match=r"expected a level of \[0, 1\], got 5"):
         load(written(streamed), level=5)
 
 
 def test_the_level_is_chosen_by_size(streamed, monkeypatch):
-    monkeypatch.setattr(lod, "MOST", 100)
+    monkeypatch.setattr(lod, "MOST_GAUSSIANS", 100)
     assert len(load(written(streamed))) == 20 + 40 + 10 + 7
-    monkeypatch.setattr(lod, "MOST", 1)  # none fits: the coarsest
+    monkeypatch.setattr(lod, "MOST_GAUSSIANS", 1)  # none fits: the coarsest
     assert len(load(written(streamed))) == 20 + 40 + 10 + 7
 
 
@@ -75,14 +74,14 @@ def test_the_level_is_chosen_by_size(streamed, monkeypatch):
     [
         ({"filenames": ["../x/meta.json"] * 1}, "name of a SOG in its folder"),
         ({"filenames": ["/etc/passwd"]}, "name of a SOG in its folder"),
-        ({"filenames": ["0_0/meta.json"] * 3}, "one file twice"),
+        ({"filenames": ["0_0/meta.json"] * 3}, "a file twice"),
         ({"filenames": "x"}, "no streamed SOG"),
-        ({"filenames": []}, "names file 0 of 0"),
+        ({"filenames": []}, "refers to file 0 of 0"),
         ({"environment": "C:\\x"}, "name of a SOG in its folder"),
-        ({"tree": [1]}, "no tree of boxes"),
-        ({"tree": {}}, "names no Gaussians"),
+        ({"tree": [1]}, "not a tree of boxes"),
+        ({"tree": {}}, "lists no Gaussians"),
         ({"tree": leaf(l0=(0, 50, 51))}, "up to 101 of a file of 100"),
-        ({"tree": leaf(l0=(0, -1, 51))}, "names no Gaussians"),
+        ({"tree": leaf(l0=(0, -1, 51))}, "lists no Gaussians"),
     ],
 )
 def test_damage_is_told_in_one_line(streamed, changed, message):
@@ -111,7 +110,7 @@ def test_inspect_honours_the_level(streamed, capsys):
     assert "77 Gaussians" in capsys.readouterr().out
     with pytest.raises(SystemExit):
         main(["inspect", str(path), "--plain", "--level", "5"])
-    assert "level 5 was asked for" in capsys.readouterr().err
+    assert "got 5" in capsys.readouterr().err
 
 
 def test_inspect_lists_the_levels(streamed, capsys):

@@ -5,16 +5,16 @@ import contextlib
 import numpy as np
 import pytest
 import torch
+from animated_glb import read_glb
 from export_samples import park, random_scene, two_objects
 from test_export_glb import tree_of
 
-from newtongs.errors import InputError
-from newtongs.exports import read_glb, write_glb
+from newtongs.base.errors import InputError
+from newtongs.exports import write_glb
 from newtongs.exports.loss import loss
 from newtongs.exports.parts import parts
-from newtongs.scene import load, save
-from newtongs.scene.framing import default_camera
-from newtongs.scene.io import meshopt
+from newtongs.formats import load, meshopt, save
+from newtongs.views.framing import default_camera
 
 # One stream of the codec, written by hand from its description. The differences of the columns of
 # ROWS are 0 1 0 and 0 0 -56 and 0 -1 0, folded 0 2 0 and 0 0 111 and 0 1 0.

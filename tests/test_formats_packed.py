@@ -11,9 +11,9 @@ import torch
 from test_formats import ply
 from test_scene import random_scene
 
-from newtongs.errors import InputError
-from newtongs.scene import load, save
-from newtongs.scene.io import packed
+from newtongs.base.errors import InputError
+from newtongs.formats import load, save
+from newtongs.formats import spz as packed
 
 pytest.importorskip("gsply", reason="needs newtongs[formats]")
 
@@ -161,7 +161,7 @@ def test_splat_round_trip_is_within_a_byte(tmp_path):
 
 
 def test_splat_of_a_wrong_length(written):
-    with pytest.raises(InputError, match="32 bytes a Gaussian"):
+    with pytest.raises(InputError, match="32 bytes per Gaussian"):
         load(written(bytes(65), "scene.splat"))
 
 
@@ -173,13 +173,13 @@ def test_what_would_be_lost_is_refused(tmp_path):
         save(far, tmp_path / "a.spz")
     save(far, tmp_path / "a.compressed.ply")
     for ending in (".spz", ".compressed.ply"):
-        with pytest.raises(InputError, match="means hold numbers that are not finite"):
+        with pytest.raises(InputError, match="means contain numbers that are not finite"):
             save(far.replace(means=far.means * torch.nan), tmp_path / f"b{ending}")
     assert [p.name for p in tmp_path.iterdir()] == ["a.compressed.ply"]
 
 
 def test_an_empty_splat_file_is_not_written(tmp_path):
-    with pytest.raises(InputError, match="cannot hold an empty scene"):
+    with pytest.raises(InputError, match="cannot store an empty scene"):
         save(random_scene(0, 0), tmp_path / "a.splat")
     assert not list(tmp_path.iterdir())
 

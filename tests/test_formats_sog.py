@@ -17,11 +17,10 @@ import pytest
 import torch
 from test_scene import assert_same, random_scene
 
-from newtongs.errors import InputError
-from newtongs.limits import SMALL
-from newtongs.scene import load
-from newtongs.scene.io import packed
-from newtongs.scene.io.ply import read_header
+from newtongs.base.errors import InputError
+from newtongs.base.files import SMALL
+from newtongs.formats import load, spz
+from newtongs.formats.ply import read_header
 
 Image = pytest.importorskip("PIL.Image", reason="needs newtongs[formats]")
 
@@ -258,8 +257,8 @@ def test_missing_pillow_is_named(written):
     path = written(bundle(*sog(random_scene(3, 0))))
     code = (
         "import sys; sys.modules['PIL'] = None\n"
-        "from newtongs.scene import load\n"
-        "from newtongs.errors import InputError\n"
+        "from newtongs.formats.files import load\n"
+        "from newtongs.base.errors import InputError\n"
         f"try: load({str(path)!r})\n"
         "except InputError as error: print(error)"
     )
@@ -338,8 +337,8 @@ WRONG = {
     "huge count": (put("count", value=10**9), "promises 1,000,000,000 Gaussians"),
     "absurd count": (put("count", value=10**4000), "expected a number of Gaussians, got 1000"),
     "lying count": (put("count", value=341), "for 341 Gaussians"),
-    "no means": (without("means"), "is no SOG"),
-    "list means": (put("means", value=[]), "is no SOG"),
+    "no means": (without("means"), "is not a SOG"),
+    "list means": (put("means", value=[]), "is not a SOG"),
     "no scales": (without("scales"), "has no 'scales'"),
     "list quats": (put("quats", value=[]), "has no 'quats'"),
     "text shN": (put("shN", value="a"), "has no 'shN'"),
@@ -389,10 +388,10 @@ WRONG = {
         "promises 512 x 16,384 pixels of shN",
     ),
     "cut plane": (picture("sh0.webp", lambda x: x[: len(x) // 2]), "cannot be read as lossless"),
-    "cut header": (picture("sh0.webp", lambda x: x[:20]), r"sh0\.webp is no lossless WebP"),
-    "empty plane": (picture("sh0.webp", lambda _: b""), r"sh0\.webp is no lossless WebP"),
-    "text plane": (picture("sh0.webp", lambda _: b"no" * 99), r"sh0\.webp is no lossless WebP"),
-    "lossy plane": (picture("sh0.webp", lossy), r"sh0\.webp is no lossless WebP"),
+    "cut header": (picture("sh0.webp", lambda x: x[:20]), r"sh0\.webp is not a lossless WebP"),
+    "empty plane": (picture("sh0.webp", lambda _: b""), r"sh0\.webp is not a lossless WebP"),
+    "text plane": (picture("sh0.webp", lambda _: b"no" * 99), r"sh0\.webp is not a lossless WebP"),
+    "lossy plane": (picture("sh0.webp", lossy), r"sh0\.webp is not a lossless WebP"),
     "larger header": (picture("sh0.webp", sized(900, 900)), "cannot be read as lossless"),
 }
 NAMES = ["../out.webp", "/etc/passwd", "a/b.webp", "..", ".", "", "..\\a.webp", "C:a.webp", "a\0b"]
@@ -456,8 +455,8 @@ def test_what_is_wrong_with_version_1(written, change, match):
 )
 def test_a_description_that_is_none(tmp_path, written, degree_2, text):
     _, files = degree_2
-    refused(written(bundle(text, files)), "is no JSON|is no SOG")
-    refused(written(text, "meta.json"), "is no JSON|is no SOG|is empty")
+    refused(written(bundle(text, files)), "invalid JSON|is not a SOG")
+    refused(written(text, "meta.json"), "invalid JSON|is not a SOG|is empty")
 
 
 def test_bundles_that_are_damaged(written, degree_2):
@@ -465,7 +464,7 @@ def test_bundles_that_are_damaged(written, degree_2):
     for cut in (1, len(whole) // 2, len(whole) - 200, len(whole) - 1):
         refused(written(whole[:cut]), "cannot be read as SOG|by its first bytes")
     refused(written(b""), "is empty")
-    refused(written(b"no zip at all"), r"is no \.sog file, by its first bytes")
+    refused(written(b"no zip at all"), r"is not a \.sog file by its first bytes")
     refused(written(bundle(*degree_2, root="a/").replace(b"meta.json", b"beta.json")), "found 0")
     out = io.BytesIO()
     with zipfile.ZipFile(out, "w") as archive:
@@ -497,7 +496,7 @@ def test_zip_bombs_unfold_to_a_limit(written, degree_2):
     path = written(bundle(meta, files, method=zipfile.ZIP_DEFLATED))
     assert path.stat().st_size < 1 << 20
     # What may always unfold, put together from pieces.
-    assert peak(path, "no lossless WebP") < 2.2 * SMALL
+    assert peak(path, "not a lossless WebP") < 2.2 * SMALL
     text = json.dumps(degree_2[0]).encode() + b" " * (50 << 20)
     path = written(bundle(text, degree_2[1], method=zipfile.ZIP_DEFLATED))
     assert peak(path, "up to 4,194,304 bytes of JSON") < 16 << 20
@@ -507,7 +506,7 @@ def test_folders_that_are_none(tmp_path, degree_2):
     path = folder(tmp_path / "a", *degree_2)
     os.unlink(path / "quats.webp")
     os.mkfifo(path / "quats.webp")
-    refused(path, "no ordinary file")
+    refused(path, "not a regular file")
     os.unlink(path / "quats.webp")
     (path / "quats.webp").mkdir()
     refused(path, "is a folder; give a WebP picture")
@@ -570,7 +569,7 @@ def test_a_capture_is_the_same_as_compressed_ply():
     _, match = spatial.cKDTree(features(other)).query(features(ours))
     assert len({*match.tolist()}) == len(ours)
     other = other[match]
-    bounds, *_ = packed._checked_parts(path, read_header(path))
+    bounds, *_ = spz._checked_parts(path, read_header(path))
     bounds = torch.from_numpy(bounds.reshape(-1, 3, 2, 3))[match // 256]  # means, scales, colours
     half = (bounds[:, :, 1] - bounds[:, :, 0]) / 2
     for name, k, steps in (

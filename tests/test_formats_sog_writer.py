@@ -8,10 +8,10 @@ import pytest
 import torch
 from test_scene import random_scene
 
-from newtongs.errors import InputError
-from newtongs.scene import load, save
-from newtongs.scene.io.codebooks import codebook, nearest_code, palette, size_codebook
-from newtongs.scene.io.sog_writer import morton_order
+from newtongs.base.errors import InputError
+from newtongs.formats import load, save
+from newtongs.formats.codebooks import codebook, nearest_code, palette, size_codebook
+from newtongs.formats.sog import morton_order
 
 pytest.importorskip("PIL", reason="needs newtongs[formats]")
 

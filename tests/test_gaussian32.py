@@ -9,14 +9,16 @@ import numpy as np
 import pytest
 import torch
 
-from newtongs import InputError, motions, state
-from newtongs.datasets import gaussian32, gaussian_sample, same32
-from newtongs.datasets.gaussian_sample import DERIVED, SCHEMA, load, sample_bytes
+from newtongs import InputError, motions
+from newtongs.base import state
+from newtongs.base.state import State
 from newtongs.dynamics.backends import predictor
 from newtongs.dynamics.baselines import get_baseline
 from newtongs.dynamics.weights import load_pretrained
-from newtongs.evaluation.metrics import finish, sequence_terms
-from newtongs.evaluation.same32 import (
+from newtongs.paper.datasets import gaussian32, gaussian_sample, same32
+from newtongs.paper.datasets.gaussian_sample import DERIVED, SCHEMA, load, sample_bytes
+from newtongs.paper.evaluation.metrics import finish, sequence_terms
+from newtongs.paper.evaluation.same32 import (
     BASELINES,
     EXPECTED,
     evaluate_same32,
@@ -24,9 +26,9 @@ from newtongs.evaluation.same32 import (
     same32_table,
 )
 from newtongs.render.light import render_light
-from newtongs.scene import GaussianScene, group_by_masks, membership
+from newtongs.scene import GaussianScene
 from newtongs.scene.transform import affine
-from newtongs.state import State
+from newtongs.segment import group_by_masks, membership
 
 
 def one(scene="sunny_park", motion="tumbling_fall"):
@@ -354,7 +356,7 @@ def test_same32_notices_a_manifest_that_lies(folder, tmp_path):
         path.write_text(wrong)
         with pytest.raises(InputError, match=f"has {key}"):
             same32.states(tmp_path)
-    with pytest.raises(InputError, match="taken as they are"):
+    with pytest.raises(InputError, match="used as they are"):
         same32.build_same32(tmp_path, source=folder, overwrite=True)
 
 
@@ -366,7 +368,7 @@ def test_same32_rows_of_table_2(folder):
     for method, expected in EXPECTED.items():
         for metric, (mean, deviation) in expected.items():
             assert abs(rows[method][metric] - mean) < 4 * deviation, (method, metric)
-    table = same32_table(run_same32(folder))
+    table = same32_table(run_same32(folder)).terminal(lines=True)
     assert table.row_count == 12
     text = "".join(c for column in table.columns for c in column.cells)
     assert text.count("*") == 5  # the lowest of each ranked metric

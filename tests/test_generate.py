@@ -12,10 +12,10 @@ import torch
 from clip_files import refused
 
 from newtongs import cli
-from newtongs.datasets.common12 import COGVIDEOX, MOTIONS, rows
-from newtongs.errors import InputError
-from newtongs.evaluation import video_models
-from newtongs.evaluation.video_models import DiffusersClips, blended, find_weights
+from newtongs.base.errors import InputError
+from newtongs.paper.datasets.common12 import COGVIDEOX, MOTIONS, rows
+from newtongs.paper.evaluation import video_models
+from newtongs.paper.evaluation.video_models import DiffusersClips, blended, find_weights
 
 for name in ("diffusers", "transformers", "peft", "sentencepiece", "google.protobuf"):
     pytest.importorskip(name, reason=f"{name} is missing; newtongs[generate] brings it")
@@ -241,7 +241,7 @@ def test_missing_and_wrong_weights(tmp_path, capsys, cogvideox, wan):
 def test_wrong_options(tmp_path, capsys, cogvideox):
     words = ("generate", "--model", "cogvideox", "--out", tmp_path / "out", "--weights", cogvideox)
     for change, said in (
-        (("--frames", 10), "4 k + 1 frames"),
+        (("--frames", 10), "expected 4 k + 1"),
         (("--size", 30, 16), "multiples of 16"),
         (("--steps", 0), "one step or more"),
         (("--motions", "Rotaton"), "did you mean Rotation"),
@@ -258,8 +258,8 @@ def test_newtongen_says_what_it_needs(tmp_path, capsys, cogvideox, lora, noise):
     assert "T2V5B_blendnorm_i18000_DATASET" in said
     assert "noises.npy" in said
     both = (*words, "--lora", lora, "--noise", noise)
-    assert "a share from 0 to 1" in refused(capsys, *both, "--degradation", 2)
-    assert "is no .safetensors file" in refused(
+    assert "a fraction from 0 to 1" in refused(capsys, *both, "--degradation", 2)
+    assert "is not a .safetensors file" in refused(
         capsys, *words, "--noise", noise, "--lora", cogvideox / "model_index.json"
     )
     np.save(noise / "Rotation" / "noises.npy", np.zeros((9, 3, 4, CHANNELS)))

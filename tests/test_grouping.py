@@ -6,9 +6,10 @@ import numpy as np
 import pytest
 import torch
 
-from newtongs.errors import InputError
+from newtongs.base.errors import InputError
 from newtongs.scene.cameras import Camera, look_at, orbit
-from newtongs.scene.find.grouping import (
+from newtongs.scene.gaussians import BACKGROUND, GaussianScene
+from newtongs.segment.objects.grouping import (
     assign,
     group_by_masks,
     membership,
@@ -17,7 +18,6 @@ from newtongs.scene.find.grouping import (
     select_circle,
     select_sphere,
 )
-from newtongs.scene.gaussians import BACKGROUND, GaussianScene
 
 
 def points(*means):
@@ -186,7 +186,7 @@ MASKS = torch.ones(1, 10, 10)
         (lambda: select_circle(SCENE, CAMERA, (5, 9), 2, depth=(0, 9)), "is 4 pixels from its"),
         (
             lambda: select_circle(SCENE, CAMERA, (5, 5), 3, depth=(5, 9)),
-            r"depths 5 and 9; those in the circle \(2\) have 2 to 2",
+            r"depths 5 and 9; those in the circle \(2\) have depths 2 to 2",
         ),
         (
             lambda: select_circle(points((0.0, 0.0, -1.0)), CAMERA, (5, 5), 3, depth=(0, 9)),
@@ -199,8 +199,8 @@ MASKS = torch.ones(1, 10, 10)
             lambda: select_circle(SCENE, CAMERA, (5, 5), 3, depth=(0, 9), footprint=2),
             "fraction from 0 to 1",
         ),
-        (lambda: membership(SCENE, MASKS, [CAMERA] * 2), "1 and 2 cameras"),
-        (lambda: membership(SCENE, MASKS[:0], []), "0 and 0 cameras"),
+        (lambda: membership(SCENE, MASKS, [CAMERA] * 2), "1 masks and 2 cameras"),
+        (lambda: membership(SCENE, MASKS[:0], []), "0 masks and 0 cameras"),
         (lambda: membership(SCENE, MASKS[:, :9], [CAMERA]), r"mask 0: .* \(10, 10\)"),
         (lambda: membership(SCENE, -MASKS, [CAMERA]), "got -1 to -1"),
         (lambda: membership(SCENE, MASKS * torch.nan, [CAMERA]), "got nan to nan"),

@@ -84,7 +84,7 @@ def test_every_command_that_writes_is_killed():
     assert {k.split(" sunny")[0].split(" SHARED")[0] for k in killed} | left_out >= known
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_a_slice_of_the_kills(tmp_path):
     said = []
     with pytest.raises(SystemExit) as stopped:

@@ -7,15 +7,15 @@ import pytest
 import torch
 
 import newtongs
-from newtongs import cli, templates
+from newtongs import cli, samples
+from newtongs.base.state import State
+from newtongs.formats.files import load
+from newtongs.physics.colliders import collider
+from newtongs.physics.shapes import Shape
 from newtongs.render import render
+from newtongs.samples import SCENES, kitchen_table, named_scene
 from newtongs.scene.cameras import look_at
-from newtongs.scene.io.formats import load
 from newtongs.scene.world_frame import WorldFrame
-from newtongs.state import State
-from newtongs.templates import SCENES, kitchen_table, named_scene
-from newtongs.world.colliders import collider
-from newtongs.world.shapes import Shape
 
 THINGS = {"box": 0, "tin": 1, "mug": 2, "orange": 3}
 FLOOR = kitchen_table.FLOOR
@@ -80,8 +80,8 @@ def test_made_twice_is_made_alike(scene):
 
 def test_it_has_a_name_and_is_no_template(scene, tmp_path, capsys):
     assert "kitchen_table" in SCENES
-    assert "kitchen_table" not in templates.names()
-    assert len(templates.TEMPLATES) == 10
+    assert "kitchen_table" not in samples.names()
+    assert len(samples.TEMPLATES) == 10
     cli.main(["data", "scene", "kitchen_table", "--out", str(tmp_path / "k.ply")])
     assert "cereal box, tin, mug and orange" in capsys.readouterr().out
     assert load(tmp_path / "k.ply").object_ids == scene.object_ids
@@ -248,6 +248,7 @@ def test_the_others_stand_still(slid):
         assert (p - p[0]).norm(dim=-1).max() < 0.01
 
 
+@pytest.mark.slow
 def test_a_thing_that_is_not_pushed_stays():
     for index in THINGS.values():
         still = newtongs.animate(

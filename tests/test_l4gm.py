@@ -11,15 +11,15 @@ import pytest
 import torch
 from safetensors.torch import save_file
 
-from newtongs import InputError, cli, rotations
-from newtongs.datasets import gaussian32, gaussian_sample, same32
-from newtongs.evaluation.l4gm import dump_states, l4gm_states
-from newtongs.evaluation.l4gm_clips import export_l4gm, on_white
-from newtongs.evaluation.same32 import run_same32, sample_ids, table2
+from newtongs import InputError, cli
+from newtongs.base import rotations
+from newtongs.base.state import State
+from newtongs.formats.dumps import open_dump
+from newtongs.paper.datasets import gaussian32, gaussian_sample, same32
+from newtongs.paper.evaluation.l4gm import dump_states, export_l4gm, l4gm_states, on_white
+from newtongs.paper.evaluation.same32 import run_same32, sample_ids, table2
 from newtongs.render.light import render_light
-from newtongs.scene.io.dumps import open_dump
 from newtongs.scene.lifting import lift_sequence
-from newtongs.state import State
 
 FRAMES, DT, REAL = 49, 1 / 24, 65_536
 

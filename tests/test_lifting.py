@@ -8,12 +8,12 @@ import numpy as np
 import pytest
 import torch
 
-from newtongs import rotations
-from newtongs.errors import InputError
+from newtongs.base import rotations
+from newtongs.base.errors import InputError
+from newtongs.base.state import LAYOUT, State, make
 from newtongs.scene.gaussians import GaussianScene
 from newtongs.scene.lifting import lift, lift_scenes, lift_sequence
 from newtongs.scene.transform import transform, transform_sequence
-from newtongs.state import LAYOUT, State, make
 
 DISTINCT = (0.9, 0.5, 0.2)
 
@@ -283,7 +283,7 @@ CLOUD = cloud(10)
         (lambda: lift_sequence(torch.zeros(2, 4, 3), times=[1, 1]), "2 increasing numbers"),
         (lambda: lift_sequence(torch.zeros(2, 4, 3), near=(1, 0, 0, 0)), "near needs tracked"),
         (lambda: lift_scenes([]), "at least one frame"),
-        (lambda: lift_scenes([CLOUD], memberships=[]), "one a frame, 1, got 0"),
+        (lambda: lift_scenes([CLOUD], memberships=[]), "one per frame, 1, got 0"),
     ],
 )
 def test_bad_input_is_one_clear_line(call, says):
@@ -296,7 +296,7 @@ def test_bad_input_is_one_clear_line(call, says):
     ("work", "match"),
     [
         (lambda s: lift(s.means), "takes a GaussianScene"),
-        (lambda s: lift_scenes(s), "takes a list of scenes"),
+        (lambda s: lift_scenes(s), "takes a list, one scene per frame"),
         (lambda s: lift(s, material={"m": "heavy"}), "material m"),
         (lambda s: lift(s, material={"e": 1.5}), "material e: expected a number from 0 to 1"),
         (lambda s: lift(s, material={"m": math.nan}), "material m: expected a mass"),

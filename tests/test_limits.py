@@ -4,9 +4,9 @@ import pytest
 from export_samples import park
 from small_disks import files_up_to
 
-from newtongs.errors import InputError
+from newtongs.base.errors import InputError
+from newtongs.base.files import SMALL, afford, allowance, parsed_json, read_json
 from newtongs.exports import default_camera, export
-from newtongs.limits import SMALL, afford, allowance, parsed_json, read_json
 
 
 def test_a_file_may_unfold_to_a_multiple_of_its_size():

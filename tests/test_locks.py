@@ -1,6 +1,7 @@
 """One writer a folder, stale locks recognised, leftovers removed by the next run."""
 
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -10,18 +11,18 @@ from contextlib import contextmanager
 import pytest
 from export_samples import park
 
-from newtongs import locks
-from newtongs.errors import InputError
+from newtongs.base import locks
+from newtongs.base.errors import InputError
+from newtongs.base.files import write_atomically
+from newtongs.base.locks import alone, scratch
 from newtongs.exports import export
-from newtongs.files import write_atomically
-from newtongs.locks import alone, scratch
-from newtongs.training import TrainConfig, train
+from newtongs.paper.training import TrainConfig, train
 
 HOLD = """
 import sys, time
 from pathlib import Path
-from newtongs.files import write_atomically
-from newtongs.locks import alone, scratch
+from newtongs.base.files import write_atomically
+from newtongs.base.locks import alone, scratch
 def wait(*_):
     print("ready", flush=True)
     time.sleep(60)
@@ -64,7 +65,9 @@ def fresh(monkeypatch):
 
 def test_a_second_writer_is_refused_and_a_killed_one_is_forgotten(tmp_path):
     with another_process(tmp_path, "lock") as child:
-        said = rf"^another process \({child.pid}\) is writing to .*; wait for its end, or choose"
+        said = (
+            rf"^another process \({child.pid}\) is writing to .*; wait for it to finish, or choose"
+        )
         with pytest.raises(InputError, match=said), alone(tmp_path):
             pass
         assert (tmp_path / ".newtongs.lock").exists()
@@ -127,10 +130,46 @@ def test_scratch_folders_of_killed_processes_are_removed(tmp_path, monkeypatch):
     with another_process(tmp_path, "scratch", environment=there):
         with another_process(tmp_path, "scratch", environment=there):
             pass  # killed
-        assert len(list(tmp_path.iterdir())) == 3
+        assert len(list(tmp_path.iterdir())) == 1 + 2 * 2  # each folder has a lock beside it
         with scratch() as folder:
-            assert len(list(tmp_path.iterdir())) == 3  # the studio's, the living one, and this one
+            assert len(list(tmp_path.iterdir())) == 1 + 2 * 2  # the living one's, and these
         assert not folder.exists()
+        assert len(list(tmp_path.iterdir())) == 1 + 2
+
+
+def test_on_windows_too_nothing_is_left_and_the_holder_is_named(tmp_path, monkeypatch):
+    """There an open file cannot be removed, and another process cannot read a byte that is locked.
+
+    Its own locks cannot be had here: this runs the branches that do without removing and reading.
+    """
+    monkeypatch.setattr(locks.sys, "platform", "win32")
+    with alone(tmp_path):
+        content = (tmp_path / ".newtongs.lock").read_bytes()
+        assert content[1:] == f"{os.getpid()}\n".encode()
+    with scratch() as folder:
+        pass
+    assert not folder.exists()
+    assert not list(tmp_path.iterdir())
+
+
+def test_a_file_system_without_locks_is_written_to_all_the_same(tmp_path, monkeypatch):
+    import filelock
+
+    def refused(*_, **__):
+        raise OSError(38, "not implemented")
+
+    monkeypatch.setattr(filelock, "lock_descriptor", refused)
+    (tmp_path / ".a.ply.abcdefgh.part").write_text("perhaps being written")
+    write_atomically(tmp_path / "c", lambda f: f.write(b"c"))
+    with alone(tmp_path):
+        pass
+    assert sorted(path.name for path in tmp_path.iterdir()) == [".a.ply.abcdefgh.part", "c"]
+
+
+def test_an_earlier_version_does_not_take_a_living_folder_for_a_leftover():
+    """It removed any folder of this name that was not itself locked, and may still be running."""
+    with scratch() as folder:
+        assert not re.fullmatch(r"newtongs-scratch-\w+", folder.name)
 
 
 def test_folders_that_were_made_are_taken_back(tmp_path):

@@ -10,13 +10,13 @@ import pytest
 import torch
 
 from newtongs import make_state, motions
-from newtongs.datasets import state32
+from newtongs.base.errors import InputError
+from newtongs.base.state import LAYOUT, State
 from newtongs.dynamics import BASELINES
-from newtongs.errors import InputError
-from newtongs.evaluation import evaluate
-from newtongs.evaluation import pis3d as P
-from newtongs.evaluation.metrics import METRICS, MetricSums
-from newtongs.state import LAYOUT, State
+from newtongs.paper.datasets import state32
+from newtongs.paper.evaluation import evaluate
+from newtongs.paper.evaluation import pis3d as P
+from newtongs.paper.evaluation.metrics import METRICS, MetricSums
 
 B, T, H = 23, 11, 1 / 24
 
@@ -203,9 +203,9 @@ def test_own_predictor(small_state32):
     ("arguments", "message"),
     [
         ({"methods": ["hold"]}, "did you mean hold_z0"),
-        ({"methods": []}, "no method named"),
+        ({"methods": []}, "no method given"),
         ({"methods": {}}, "no method given"),
-        ({"splits": []}, "no split named"),
+        ({"splits": []}, "no split given"),
         ({"splits": ["val"]}, "unknown split 'val'"),
         ({"batch_size": 65_535}, "65,534"),
     ],
@@ -285,7 +285,7 @@ def test_devices_that_are_not_here(small_state32, device):
 
 @pytest.mark.parametrize("target", ["", "file/x.png", "x.xyz"])
 def test_pictures_that_cannot_be_written(tmp_path, monkeypatch, target):
-    from newtongs.figures.motions import import_pyplot, save_figure
+    from newtongs.paper.figures.motions import import_pyplot, save_figure
 
     monkeypatch.chdir(tmp_path)
     (tmp_path / "file").write_text("")

@@ -8,8 +8,9 @@ import pytest
 import torch
 from numpy import abs, cos, exp, maximum, minimum, pi, sin
 
-from newtongs import State, motions, rotations
-from newtongs.errors import InputError
+from newtongs import State, motions
+from newtongs.base import rotations
+from newtongs.base.errors import InputError
 from newtongs.motions.operators import Events, centered, floor, forward, wall
 from newtongs.motions.sampling import draw
 

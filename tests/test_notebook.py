@@ -33,14 +33,14 @@ def test_the_page_holds_the_animation(park, tmp_path):
     assert len(got) >= len(park.scene)
 
 
-@pytest.mark.parametrize("limit", ["LARGEST", "MOST"])
+@pytest.mark.parametrize("limit", ["LARGEST", "MOST_GAUSSIANS"])
 def test_what_is_too_large_stands_still_and_says_so(park, monkeypatch, limit):
     monkeypatch.setattr(notebook, limit, 10)
     markup = park._repr_html_()
     assert "<iframe" not in markup
     assert 'src="data:image/png;base64,iVBOR' in markup
     assert "too many for a notebook" in markup
-    assert "newtongs.export(animation" in markup
+    assert "animation.save(" in markup
 
 
 def test_nothing_of_it_is_imported_before_it_is_shown():

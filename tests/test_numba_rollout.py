@@ -2,8 +2,6 @@
 
 import copy
 import math
-import subprocess
-import sys
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 
@@ -11,14 +9,12 @@ import pytest
 import torch
 
 from newtongs import GaussianNND, NNDConfig, State, make_state
+from newtongs.base.errors import InputError
+from newtongs.base.state import LAYOUT, project
 from newtongs.dynamics import floor
+from newtongs.dynamics.backends import numba_rollout
+from newtongs.dynamics.backends.numba_rollout import rollout_cpu
 from newtongs.dynamics.rollout import rollout
-from newtongs.errors import InputError
-from newtongs.state import LAYOUT, project
-
-pytest.importorskip("numba")
-from newtongs.dynamics.backends import numba_few, numba_many
-from newtongs.dynamics.backends.numba_few import rollout_cpu
 
 TIMES = torch.arange(40, dtype=torch.float64) / 24
 UNEVEN = [0.5, 0.513, 0.9, 0.91, 1.2, 1.2 + 1 / 30, 1.7, 2.0]
@@ -151,18 +147,7 @@ def test_any_number_of_rows(n):
     assert_same(model, z0, TIMES[:30], torch.cat([some, *(z.unsqueeze(0) for z in rest)]))
 
 
-@pytest.mark.parametrize("config", SWITCHES[:6], ids=str)
-def test_many_rows(config, monkeypatch):
-    """From some dozen rows on torch's matrix products take over, from some hundred in threads."""
-    model, z0 = some_model(**config), some_states(50)
-    assert_same(model, z0, TIMES[:25], rollout_cpu(model, z0, TIMES[:25]))
-    monkeypatch.setattr(numba_many, "SHARED", 50)
-    monkeypatch.setattr(numba_many, "BLOCK", 16)
-    assert_same(model, z0, TIMES[:25], rollout_cpu(model, z0, TIMES[:25]))
-
-
-def test_many_rows_by_several_callers_leave_the_threads_alone(monkeypatch):
-    monkeypatch.setattr(numba_many, "SHARED", 50)
+def test_many_rows_by_several_callers_leave_the_threads_alone():
     model, z0 = some_model(), some_states(80)
     with threads(3):
         alone = rollout_cpu(model, z0, TIMES[:10])
@@ -224,8 +209,8 @@ def test_the_floor_at_its_thresholds():
     hit = floor.gap(z) <= 0
     assert hit.tolist() == [True, False, False, False, True, True]
     expected = torch.where(hit[:, None], project(model.jump(z)), z)
-    got = torch.nn.functional.pad(z, (0, numba_few.WIDTH - 22))
-    numba_few._floor(got.numpy(), numba_few._plain(model))
+    got = torch.nn.functional.pad(z, (0, numba_rollout.WIDTH - 22))
+    numba_rollout._floor(got.numpy(), numba_rollout._plain(model))
     # The correction is a sum over the hidden units; elsewhere a few roundings.
     eps = torch.finfo(torch.float32).eps
     torch.testing.assert_close(got[:, :22], expected, rtol=4 * eps, atol=eps * model.config.hidden)
@@ -236,14 +221,14 @@ def test_silu_over_its_range():
     """exp is our own: compare with float64 from where SiLU is denormal to where it is x."""
     x = torch.cat([torch.linspace(-85, 85, 100_001), torch.tensor([-0.0, 1e-30, -1e-30, 1e30])])
     got = x.clone()
-    numba_few._silu(got.numpy())
+    numba_rollout._silu(got.numpy())
     # Roundings: exp's polynomial and scaling 1 each, the sum 1, the quotient 1; -a is exact.
     eps = torch.finfo(torch.float32).eps / 2
     torch.testing.assert_close(
         got.double(), torch.nn.functional.silu(x.double()), rtol=4 * eps, atol=0
     )
     tails = torch.tensor([-1e4, math.nan])
-    numba_few._silu(tails.numpy())
+    numba_rollout._silu(tails.numpy())
     assert abs(tails[0]) < 1e-30
     assert tails[1].isnan()
 
@@ -296,15 +281,3 @@ def test_other_types_are_sent_to_the_reference():
         rollout_cpu(GaussianNND(), make_state().double(), TIMES)
     with pytest.raises(InputError, match=r"got torch.float64 on cpu; use model.rollout"):
         rollout_cpu(GaussianNND().double(), make_state(), TIMES)
-
-
-def test_missing_numba_is_named():
-    code = (
-        "import sys; sys.modules['numba'] = None\n"
-        "from newtongs.errors import InputError\n"
-        "try:\n    import newtongs.dynamics.backends.numba_few\n"
-        "except InputError as error:\n    print(error)"
-    )
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    assert done.stdout.count("\n") == 1
-    assert "pip install 'newtongs[fast]'" in done.stdout

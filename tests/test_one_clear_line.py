@@ -12,13 +12,13 @@ from export_samples import park
 from test_bombs import rewritten
 
 from newtongs import GaussianNND
+from newtongs.base.errors import InputError
 from newtongs.cli import main
 from newtongs.dynamics.weights import ablated, load_model, load_tensors, save_tensors
-from newtongs.errors import InputError
 from newtongs.exports import read_html, write_html
-from newtongs.scene import save
+from newtongs.formats import save
+from newtongs.formats.files import load
 from newtongs.scene.gaussians import quantiles
-from newtongs.scene.io.formats import load
 
 
 def refused(capsys, *words):
@@ -92,8 +92,9 @@ def test_steps_that_never_end(name):
 
 def test_a_run_that_cannot_be_resumed_is_one_line(tmp_path):
     """Lists for dictionaries in what a run says of itself."""
-    from newtongs.training.checkpoint import RunFolder, resume_run
-    from newtongs.training.config import TrainConfig
+    from newtongs.paper.training.checkpoint import RunFolder
+    from newtongs.paper.training.config import TrainConfig
+    from newtongs.paper.training.loop import resume
 
     model = GaussianNND()
     optimizer = torch.optim.AdamW(model.parameters())
@@ -103,7 +104,7 @@ def test_a_run_that_cannot_be_resumed_is_one_line(tmp_path):
     for about in ({}, {"training": []}, {"training": {"model": [3]}, "data": []}):
         save_tensors(tmp_path / "last.safetensors", tensors, about)
         with pytest.raises(InputError) as caught:
-            resume_run(RunFolder(tmp_path), model, optimizer, schedule, config, "x")
+            resume(RunFolder(tmp_path), model, optimizer, schedule, config, "x")
         assert "\n" not in str(caught.value)
     assert load_tensors(tmp_path / "last.safetensors")
 

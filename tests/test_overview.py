@@ -4,13 +4,15 @@ import pytest
 import torch
 from compositions import composed
 
-from newtongs.render.marks import AXES, GLYPHS, nice_step, ruler, write_text
-from newtongs.render.overview import alternatives, overview
+from newtongs.pipeline.prepare import main_frame
+from newtongs.pipeline.source import Source
+from newtongs.pipeline.spec import SceneSpec
 from newtongs.scene.cameras import look_at
-from newtongs.scene.find.clusters import cluster
-from newtongs.scene.find.floor import find_floor, find_floors
 from newtongs.scene.world_frame import WorldFrame
-from newtongs.staging import frame_of
+from newtongs.segment.floor.finding import find_floor, find_floors
+from newtongs.segment.objects.clusters import cluster
+from newtongs.views.annotate import AXES, GLYPHS, nice_step, ruler, write_text
+from newtongs.views.overview import alternatives, overview
 
 
 @pytest.mark.parametrize(
@@ -45,7 +47,7 @@ def test_the_picture_shows_every_object_whole_with_its_number():
     made = composed("several_objects")
     floor = find_floor(made.scene)
     found = cluster(made.scene, floor)
-    world = frame_of(made.scene, floor)
+    world = main_frame(Source(made.scene, None, ours=False), SceneSpec(), floor)
     picture, step = overview(made.scene, world, found)
     assert picture.shape == (480, 640, 3)
     assert step > 0
@@ -62,7 +64,7 @@ def test_alternatives_stand_side_by_side():
 
 def test_inspect_tells_its_doubt_draws_the_alternatives_and_takes_a_floor(tmp_path, capsys):
     from newtongs.cli import main
-    from newtongs.scene import save
+    from newtongs.formats import save
 
     save(composed("chair_alone").scene, tmp_path / "chair.ply")
     words = ["inspect", str(tmp_path / "chair.ply"), "--plain"]

@@ -6,9 +6,9 @@ import pytest
 import torch
 
 from newtongs import State, motions
-from newtongs.datasets import gaussian32, same32, state32
-from newtongs.errors import InputError
-from newtongs.figures import motions as pictures
+from newtongs.base.errors import InputError
+from newtongs.paper.datasets import gaussian32, same32, state32
+from newtongs.paper.figures import motions as pictures
 
 MASSES = "18cde0009b438dd535a1752906b1b0ebb2fed7a868e93dfbc1f5df98a3ce2b6e"
 
@@ -70,7 +70,7 @@ def test_the_draws_of_the_32_stay_as_they_are(own):
 def test_the_benchmark_stays_as_it_is(own, tmp_path):
     assert motions.names() == (*motions.STATE32, own)
     assert len(motions.STATE32) == len(set(motions.STATE32)) == 32
-    assert state32.Plan("val_id", 3).sequences == 96
+    assert state32.SplitPlan("val_id", 3).sequences == 96
     with_it = state32.build(tmp_path / "with", splits=["val_id"], per_motion=2)[0]
     assert [item.motion.name for item in same32.members()] == list(motions.STATE32)
     assert len(gaussian32.items()) == 320
@@ -90,7 +90,7 @@ def test_figures_stay_as_they_are(own, tmp_path, monkeypatch):
 
 def test_a_name_is_given_once(own):
     for name in (own, "free_fall"):
-        with pytest.raises(InputError, match=f"there is a motion '{name}' already; choose another"):
+        with pytest.raises(InputError, match=f"there is already a motion '{name}'; choose another"):
             motions.family(name)(sink)
     assert motions.get("free_fall").generate is not sink
 

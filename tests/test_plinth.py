@@ -6,13 +6,14 @@ import pytest
 import torch
 from compositions import armchair_alone, chair_alone
 
-from newtongs import rotations
-from newtongs.pushes import Push
-from newtongs.scene.find.floor import find_floor
-from newtongs.scene.find.plinth import find_plinth
+from newtongs.base import rotations
+from newtongs.pipeline.prepare import prepare
+from newtongs.pipeline.source import Source, floor_of
+from newtongs.pipeline.spec import SceneSpec
 from newtongs.scene.gaussians import GaussianScene, join
-from newtongs.scene.placing import moved
-from newtongs.stage import Opened, floor_of, pick
+from newtongs.scene.similarity import moved
+from newtongs.segment.floor.finding import find_floor
+from newtongs.segment.floor.plinth import find_plinth
 
 
 def shell(profile, n=9000, seed=0, square=True):
@@ -95,17 +96,17 @@ def test_chairs_stay_whole(make):
 
 def test_only_the_statue_is_taken_and_the_floor_is_below_the_plinth():
     scene = statue(square=False)
-    stage = pick(scene, [Push()], up=(0, 1, 0))
-    y = stage.scene.object(0).means[:, 1]
+    layout = prepare(scene, SceneSpec(up=(0, 1, 0))).layout
+    y = layout.scene.object(0).means[:, 1]
     assert y.min() > 0.9
-    assert stage.floor.kind == "virtual"
-    assert stage.floor.height == pytest.approx(0.0, abs=0.05)
-    assert not stage.alone
+    assert layout.floor.kind == "virtual"
+    assert layout.floor.height == pytest.approx(0.0, abs=0.05)
+    assert not layout.alone
 
 
 def test_a_top_that_might_be_the_floor_is_told():
-    floor = floor_of(Opened(statue(square=False), None, False), (0, 1, 0))
-    assert "--floor" in floor.doubt
+    floor = floor_of(Source(statue(square=False), None, False), (0, 1, 0))
+    assert floor.doubt.about == "floor"
     assert floor.alternatives[0].height == pytest.approx(1.0, abs=0.03)
     assert all(a.height != floor.height for a in floor.alternatives)
 
@@ -113,4 +114,4 @@ def test_a_top_that_might_be_the_floor_is_told():
 def test_what_a_file_marks_needs_no_plinth():
     scene = statue(square=False)
     marked = scene.replace(ids=torch.zeros_like(scene.ids))
-    assert floor_of(Opened(marked, None, False), (0, 1, 0)).plinth is None
+    assert floor_of(Source(marked, None, False), (0, 1, 0)).plinth is None

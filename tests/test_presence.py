@@ -8,8 +8,8 @@ from newtongs.exports.parts import parts
 from newtongs.render import render, render_frames
 from newtongs.scene.animation import Animation
 from newtongs.scene.frames import ALWAYS, FIRST, LATER
-from newtongs.scene.framing import default_camera
 from newtongs.scene.sh import darkened
+from newtongs.views.framing import default_camera
 
 
 def mended():

@@ -1,6 +1,7 @@
 """Import layering, lazy imports, examples, and what the package says of itself."""
 
 import ast
+import re
 import subprocess
 import sys
 from importlib.util import resolve_name
@@ -13,22 +14,19 @@ import newtongs
 ROOT = Path(__file__).parent.parent
 SOURCE = ROOT / "src" / "newtongs"
 LAYERS = [
-    {"errors", "lazy", "leaving"}, {"limits", "locks"},
-    {"archives", "files", "memory", "ranks", "threads", "types"},
-    {"numba_rotations", "rotations"},
-    {"state"},
-    {"motions", "dynamics", "scene"}, {"templates", "world"}, {"pushes"},
-    {"render", "datasets", "stage"}, {"actors", "continuation", "ground", "staging"},
-    {"training", "evaluation", "figures", "exports", "animator"}, {"factory", "report"},
-    {"studio"}, {"cli"},
-    {"__init__", "__main__"},
+    {"base"}, {"motions", "dynamics", "scene", "paper.__init__"}, {"samples", "formats", "segment"},
+    {"physics", "render", "paper.datasets"}, {"views", "paper.training"}, {"forecast"},
+    {"pipeline", "exports", "paper.evaluation"}, {"paper.figures", "factory"},
+    {"paper.report", "studio"}, {"cli"}, {"__init__", "__main__"},
 ]  # fmt: skip
 LEVEL = {name: i for i, layer in enumerate(LAYERS) for name in layer}
 FILES = {path: path.relative_to(SOURCE) for path in sorted(SOURCE.rglob("*.py"))}
 
 
 def unit_of(file):
-    return file.parts[0].removesuffix(".py")
+    """The package of a file or of a dotted name; the paper's packages are units of their own."""
+    parts = file.with_suffix("").parts
+    return ".".join(parts[: 2 if parts[0] == "paper" and len(parts) > 1 else 1])
 
 
 def imported_units(source, package):
@@ -41,9 +39,9 @@ def imported_units(source, package):
             base = resolve_name("." * node.level + (node.module or ""), package)
             modules = [f"{base}.{alias.name}" for alias in node.names]
         for module in modules:
-            top, name, *_ = *module.split("."), "__init__"
+            top, name, *inner = *module.split("."), "__init__"
             name, _ = newtongs._NAMES.get(name, (name, None))  # a class stands for its module
-            unit = name.split(".")[0]
+            unit = unit_of(Path(*name.split("."), *inner))
             if top == "newtongs" and unit in LEVEL:  # otherwise a constant such as __version__
                 yield unit, node.lineno
 
@@ -52,12 +50,16 @@ def test_every_unit_has_a_layer():
     assert {unit_of(file) for file in FILES.values()} <= LEVEL.keys()
 
 
-@pytest.mark.parametrize(("path", "file"), FILES.items(), ids=map(str, FILES.values()))
-def test_imports_go_strictly_downward(path, file):
-    unit = unit_of(file)
-    for other, line in imported_units(path.read_text(), ".".join(("newtongs", *file.parts[:-1]))):
-        allowed = other == unit or LEVEL[other] < LEVEL[unit]
-        assert allowed, f"{path}:{line}: {unit} must not import {other}"
+def test_imports_go_strictly_downward():
+    wrong = []
+    for path, file in FILES.items():
+        unit = unit_of(file)
+        for other, line in imported_units(
+            path.read_text(), ".".join(("newtongs", *file.parts[:-1]))
+        ):
+            if other != unit and LEVEL[other] >= LEVEL[unit]:
+                wrong.append(f"{file}:{line}: {unit} must not import {other}")
+    assert not wrong
 
 
 @pytest.mark.parametrize(
@@ -71,6 +73,23 @@ def test_imports_go_strictly_downward(path, file):
 )  # fmt: skip
 def test_every_form_of_import_is_seen(line):
     assert {unit for unit, _ in imported_units(line, "newtongs.motions")} == {"dynamics"}
+
+
+PARTS = {"pick", "settle", "set_into_place", "make_bodies", "make_surroundings"}
+
+
+def test_the_pipeline_is_assembled_in_one_place():
+    """Everyone else asks for a Setup."""
+    found = []
+    for path, file in FILES.items():
+        if unit_of(file) == "pipeline":
+            continue
+        for node in ast.walk(ast.parse(path.read_text())):
+            if isinstance(node, ast.ImportFrom) and "pipeline" in (node.module or ""):
+                found += [f"{file}: {a.name}" for a in node.names if a.name in PARTS]
+    assert not found
+    prepare = (SOURCE / "pipeline" / "prepare.py").read_text()
+    assert all(f"{name}(" in prepare for name in PARTS)
 
 
 def run_python(code):
@@ -95,7 +114,8 @@ def test_ground_truth_never_imports_the_model():
 def test_import_is_lazy():
     optional = ["matplotlib", "rich", "tyro", "safetensors", "numba", "scipy", "imageio"]
     code = (
-        "import sys, newtongs, newtongs.dynamics, newtongs.motions, newtongs.datasets.state32\n"
+        "import sys, newtongs, newtongs.dynamics, newtongs.motions\n"
+        "import newtongs.paper.datasets.state32\n"
         f"print([m for m in {optional} if m in sys.modules])"
     )
     assert run_python(code).strip() == "[]"
@@ -153,14 +173,14 @@ def test_every_command_is_in_the_list():
 
 def test_defaults_of_flags_are_those_of_the_modules():
     """The command line repeats a few constants, in order not to import what defines them."""
-    from newtongs import evaluation
     from newtongs.cli import evaluate, first_frame
     from newtongs.dynamics import config, search, solvers
-    from newtongs.evaluation.evaluate import READERS
-    from newtongs.scene.find import grouping
+    from newtongs.paper import evaluation
+    from newtongs.paper.evaluation.evaluate import SEEN_METHODS
+    from newtongs.segment.objects import grouping
 
     assert evaluate.METHODS == evaluation.METHODS
-    assert evaluate.READERS == READERS
+    assert evaluate.SEEN_METHODS == SEEN_METHODS
     assert first_frame.CANDIDATES == search.CANDIDATES
     assert first_frame.FOOTPRINT == grouping.FOOTPRINT
     assert list(config.get_args(config.Solver)) == list(solvers.SOLVERS)
@@ -190,7 +210,7 @@ def test_public_names_resolve():
 def test_docstring_example():
     import doctest
 
-    from newtongs.world import simulation
+    from newtongs.physics import simulation
 
     for module in (newtongs, simulation):
         found = doctest.testmod(module)
@@ -198,6 +218,7 @@ def test_docstring_example():
         assert found.failed == 0
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("path", sorted((ROOT / "examples").glob("*.py")), ids=lambda p: p.stem)
 def test_examples_run(path):
     done = subprocess.run([sys.executable, path], capture_output=True, text=True, check=False)
@@ -207,7 +228,7 @@ def test_examples_run(path):
 
 
 def test_make_bench_runs_every_benchmark():
-    recipe = (ROOT / "Makefile").read_text().partition("bench: $(STAMP)")[2].partition("; do")[0]
+    recipe = (ROOT / "Makefile").read_text().partition("bench: $(DEV)")[2].partition("; do")[0]
     listed = recipe.replace("\\\n", " ").split("for part in ")[1].split()
     found = {path.stem for path in (ROOT / "benchmarks").glob("*.py")} - {"common"}
     assert sorted(listed) == sorted(found)
@@ -216,7 +237,6 @@ def test_make_bench_runs_every_benchmark():
 def test_notation_page_names_things_that_exist():
     """Every `newtongs.…` name in the notation table can be imported."""
     import importlib
-    import re
 
     names = re.findall(r"`(newtongs\.[\w.]+)`", (ROOT / "docs" / "notation.md").read_text())
     assert len(names) > 20
@@ -231,3 +251,27 @@ def test_notation_page_names_things_that_exist():
             owner = getattr(importlib.import_module(outer), inner)
         instance = owner() if name.startswith("newtongs.GaussianNND.") else owner
         assert hasattr(instance, attribute), name
+
+
+def defined(path):
+    """Names of functions, classes and methods of a module."""
+    names = set()
+    for node in ast.parse(path.read_text()).body:
+        names.add(getattr(node, "name", None))
+        if isinstance(node, ast.ClassDef):
+            names |= {f"{node.name}.{inner.name}" for inner in node.body if hasattr(inner, "name")}
+    return names
+
+
+def test_the_three_walks_name_functions_that_exist():
+    page = (ROOT / "CONTRIBUTING.md").read_text()
+    walks = re.findall(r"`([\w/]+\.py):([\w.]+)`", page)
+    assert len(walks) > 25
+    for file, name in walks:
+        assert name in defined(SOURCE / file), f"{file}:{name}"
+
+
+def test_the_drawing_of_the_house_is_the_one_of_the_source():
+    """Otherwise: python docs/house.py."""
+    code = "import house; print(house.PAGE.read_text().count(house.drawing()))"
+    assert run_python(f"import sys; sys.path.insert(0, {str(ROOT / 'docs')!r}); {code}") == "1\n"

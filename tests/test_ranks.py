@@ -5,13 +5,15 @@ import json
 import os
 import subprocess
 import sys
+from contextlib import nullcontext
 
 import pytest
 import torch
 
-from newtongs import InputError
-from newtongs.evaluation import evaluate
-from newtongs.ranks import Ranks
+from newtongs import InputError, cli, motions
+from newtongs.base.locks import alone
+from newtongs.base.ranks import Ranks
+from newtongs.paper.evaluation import evaluate
 
 
 def torchrun(port, *words, ranks=2):
@@ -35,6 +37,7 @@ def evaluation(data, json_file, *more):
     return ["-m", "newtongs", "evaluate", "--data", data, "--json", json_file, *more]
 
 
+@pytest.mark.slow
 def test_two_ranks_have_the_sums_of_one(small_state32, tmp_path):
     """Every figure to 1e-12, per motion too; batches of 300 make five, so the shares differ."""
     options = ["--batch-size", "300", "--checkpoint", "pretrained"]
@@ -51,6 +54,7 @@ def test_two_ranks_have_the_sums_of_one(small_state32, tmp_path):
     assert a == pytest.approx(b, rel=1e-12, abs=1e-300)
 
 
+@pytest.mark.slow
 def test_more_ranks_than_batches(small_state32, tmp_path):
     """Ranks without work add nothing."""
     options = ["--methods", "hold_z0", "--splits", "val_id"]
@@ -76,11 +80,65 @@ def test_bad_input_of_one_rank_is_said_once(small_state32, tmp_path):
     assert not (tmp_path / "figures").exists()
 
 
+@pytest.fixture(scope="module")
+def training_data(tmp_path_factory):
+    """One sequence of each motion, eight frames long."""
+    folder = tmp_path_factory.mktemp("short")
+    names = list(motions.STATE32)
+    for split, seed in (("train", 1), ("val_id", 2)):
+        content = {
+            "states": torch.cat([motions.generate(x, 1, seed=seed).states[:, :8] for x in names]),
+            "motion_indices": torch.arange(32),
+            "motion_type_names": names,
+            "dt": 1 / 24,
+            "split": split,
+        }
+        torch.save(content, folder / f"{split}.pt")
+    return folder
+
+
+def training(data, out, *more):
+    words = ["-m", "newtongs", "train", "--data", data, "--out", out, "--model.hidden", "16"]
+    return [*words, "--epochs", "2", "--updates-per-epoch", "4", *more]
+
+
+@pytest.mark.slow
+def test_the_command_trains_on_two_ranks(training_data, tmp_path):
+    """Only rank 0 locks the folder, writes and prints; the figures are those of one process."""
+    cli.main([str(x) for x in training(training_data, tmp_path / "one")[2:]])
+    done = torchrun(29665, *training(training_data, tmp_path / "two"))
+    assert done.returncode == 0, done.stderr[-4000:]
+    assert done.stdout == f"best weights: {tmp_path / 'two' / 'best.safetensors'}\n"
+    one, two = (
+        [json.loads(line) for line in (tmp_path / x / "metrics.jsonl").read_text().splitlines()]
+        for x in ("one", "two")
+    )
+    assert len(one) == len(two) == 2
+    for a, b in zip(one, two, strict=True):
+        assert {**a, "seconds": 0} == pytest.approx({**b, "seconds": 0}, rel=1e-4)
+    assert not (tmp_path / "two" / ".newtongs.lock").exists()
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("problem", ["locked", "missing"])
+def test_no_rank_trains_without_the_lock_or_the_data(training_data, tmp_path, problem):
+    """One line of rank 0, no traceback of another rank, nothing trained."""
+    data = training_data if problem == "locked" else tmp_path / "nowhere"
+    with alone(tmp_path / "out") if problem == "locked" else nullcontext():
+        done = torchrun(29666, *training(data, tmp_path / "out"))
+    assert done.returncode != 0
+    lines = [line for line in done.stderr.splitlines() if line.startswith("newtongs: ")]
+    assert len(lines) == 1
+    assert ("another process" if problem == "locked" else "no State-32 file") in lines[0]
+    assert "[rank" not in done.stderr
+    assert not (tmp_path / "out" / "metrics.jsonl").exists()
+
+
 LEAVE = """
 import glob
 import sys
 import torch
-from newtongs.ranks import ranks
+from newtongs.base.ranks import ranks
 with ranks("cpu") as group:
     model = torch.nn.Linear(3, 3)
     model(torch.ones(2, 3)).sum().backward()
@@ -91,6 +149,7 @@ sys.stdout.write(f"left {names}\\n")
 """
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(not glob.glob("/proc/self/task/*/comm"), reason="threads are listed on Linux")
 def test_no_thread_outlives_the_group(tmp_path):
     """A gloo thread that lives when the interpreter ends can abort the process."""

@@ -11,16 +11,16 @@ import numpy as np
 import pytest
 import torch
 
-from newtongs import rotations
-from newtongs.errors import InputError
-from newtongs.render import Rendering, footprint, render, render_frames, scenes
+from newtongs.base import rotations
+from newtongs.base.errors import InputError
+from newtongs.base.state import make as make_state
+from newtongs.render import Rendering, render, render_frames, scenes, splat
 from newtongs.render.light import render_light
-from newtongs.render.prepare import prepare
 from newtongs.render.reference import draw, draw_with_margin, spherical_harmonics
+from newtongs.render.splat import prepare
 from newtongs.scene import Camera, GaussianScene, join, orbit, sh
 from newtongs.scene.cameras import look_at
 from newtongs.scene.frames import AnimatedScene
-from newtongs.state import make as make_state
 
 SKY = (0.25, 0.5, 0.875)  # exact in float32
 
@@ -376,37 +376,31 @@ def run_python(code):
 def test_extras_are_imported_when_used_and_named_when_missing():
     code = """
 import sys
-from newtongs.errors import InputError
-from newtongs.render import render, scenes
+from newtongs.base.errors import InputError
+from newtongs.render import render
 from newtongs.scene import GaussianScene, orbit
 print([m for m in ("numba", "imageio", "PIL", "gsplat", "imageio_ffmpeg") if m in sys.modules])
 scene = GaussianScene.make(means=[[0.0, 0, 0]], scales=[1.0])
 camera = orbit((0, 0, 0), width=8, height=8)[0]
-for name in ("numba", "gsplat"):
-    sys.modules[name] = None
-for backend in ("ewa", "steady", "gsplat"):
-    try:
-        render(scene, camera, backend=backend)
-    except InputError as error:
-        print(error)
-scenes.find_spec = lambda name: None
+sys.modules["gsplat"] = None
+try:
+    render(scene, camera, backend="gsplat")
+except InputError as error:
+    print(error)
 print(render(scene, camera).alpha.max() > 0)
 """
     lines = run_python(code).splitlines()
     assert lines[0] == "[]"
-    for line, name in zip(lines[1:3], ("ewa", "steady"), strict=True):
-        assert line.startswith(f"the {name} renderer needs numba")
-        assert "pip install 'newtongs[fast]'" in line
-    assert "pip install 'newtongs[gpu]'" in lines[3]
-    assert lines[4] == "tensor(True)"
+    assert "pip install 'newtongs[gpu]'" in lines[1]
+    assert lines[2] == "tensor(True)"
 
 
 def test_auto_fits_the_device(monkeypatch):
     cpu, cuda = torch.device("cpu"), torch.device("cuda")
-    for installed, expected in (({"gsplat", "numba"}, "gsplat"), ({"numba"}, "ewa"), ((), "light")):
+    for installed, expected in (({"gsplat"}, "gsplat"), ((), "ewa")):
         monkeypatch.setattr(scenes, "find_spec", lambda name, here=installed: name in here or None)
         assert scenes.backend_for("auto", cuda) == expected
-        assert scenes.backend_for("auto", cpu) == ("ewa" if "numba" in installed else "light")
+        assert scenes.backend_for("auto", cpu) == "ewa"
 
 
 @pytest.mark.skipif(
@@ -429,9 +423,9 @@ def test_gsplat_is_ewa(kind):
 
 def test_the_numbers_are_gsplats():
     """Both our renderers share them: no comparison between the two would notice a change."""
-    numbers = (footprint.EPS2D, footprint.ALPHA_MIN, footprint.ALPHA_CAP, footprint.T_MIN)
+    numbers = (splat.EPS2D, splat.ALPHA_MIN, splat.ALPHA_CAP, splat.T_MIN)
     assert numbers == (0.3, 1 / 255, 0.999, 1e-4)
-    assert (footprint.NEAR, footprint.VIEW_MARGIN) == (0.01, 0.3)
+    assert (splat.NEAR, splat.VIEW_MARGIN) == (0.01, 0.3)
 
 
 def test_films_of_unequal_streams_are_refused():

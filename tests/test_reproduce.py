@@ -1,6 +1,7 @@
 """``newtongs reproduce``: every section at a tiny size, the page, going on after a stop."""
 
 import base64
+import io
 import json
 import os
 import re
@@ -12,24 +13,24 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
+from PIL import Image
 
 from newtongs import motions
+from newtongs.base.errors import InputError
 from newtongs.cli import main
-from newtongs.datasets import state32
-from newtongs.datasets.state32 import State32
 from newtongs.dynamics import GaussianNND, NNDConfig
 from newtongs.dynamics.baselines import BASELINES, physics_prior_se3
 from newtongs.dynamics.weights import save_model
-from newtongs.errors import InputError
-from newtongs.evaluation import evaluate
-from newtongs.evaluation.metrics import sequence_terms
-from newtongs.report import Table, Value, context, measure, reproduce, specs
-from newtongs.report.content import section_from_json
-from newtongs.report.context import Context
-from newtongs.report.html import number
-from newtongs.report.words import unexplained, within
+from newtongs.paper.datasets import state32
+from newtongs.paper.datasets.state32 import State32
+from newtongs.paper.evaluation import evaluate
+from newtongs.paper.evaluation.metrics import sequence_terms
+from newtongs.paper.evaluation.table import number
+from newtongs.paper.report import Table, Value, measure, report_run, reproduce, specs
+from newtongs.paper.report.content import section_from_json, unexplained, within
+from newtongs.paper.report.report_run import ReportRun
 
-RESULTS = Path(__file__).parent.parent / "results"
+RESULTS = Path(__file__).parent.parent / "src" / "newtongs" / "paper" / "results"
 TINY = 4  # sequences of each motion
 # What rests on states alone; sections that draw Gaussians take longer and have a test of their own.
 FAST = (
@@ -166,7 +167,7 @@ def small(monkeypatch):
 
 def test_an_interrupted_run_goes_on_where_it_stopped(tmp_path, monkeypatch, small):
     said, measured = [], []
-    original = Context.predictor
+    original = ReportRun.predictor
 
     def predictor(self, method):
         measured.append(method)
@@ -174,8 +175,8 @@ def test_an_interrupted_run_goes_on_where_it_stopped(tmp_path, monkeypatch, smal
             raise KeyboardInterrupt
         return original(self, method)
 
-    monkeypatch.setattr("newtongs.report.run.estimate", lambda *_: 0.0)
-    monkeypatch.setattr(Context, "predictor", predictor)
+    monkeypatch.setattr("newtongs.paper.report.run.estimate", lambda *_: 0.0)
+    monkeypatch.setattr(ReportRun, "predictor", predictor)
     settings = {"only": ("response", "motions", "pis3d"), "per_motion": 2, "results": RESULTS}
     with pytest.raises(KeyboardInterrupt):
         reproduce(tmp_path, **settings)
@@ -208,6 +209,16 @@ def test_a_section_is_made_anew_when_its_input_changes(tmp_path, small):
     assert "no contact event" in page.read_text()
 
 
+def test_a_folder_called_results_changes_nothing(tmp_path, monkeypatch):
+    """The records come with the package; one in the working directory emptied the report."""
+    (tmp_path / "results").mkdir()
+    monkeypatch.chdir(tmp_path)
+    reproduce(tmp_path / "out", only=["ablations"], per_motion=2)
+    record = json.loads((tmp_path / "out" / "json" / "ablations.json").read_text())
+    assert not record["section"]["missing"]
+    assert len(record["section"]["numbers"]["rows"]) > 8
+
+
 def test_without_training_records_the_section_says_what_to_run(tmp_path):
     (tmp_path / "nothing").mkdir()
     reproduce(tmp_path / "out", only=["initialisation"], per_motion=2, results=tmp_path / "nothing")
@@ -217,10 +228,10 @@ def test_without_training_records_the_section_says_what_to_run(tmp_path):
 
 
 def test_with_the_weights_of_zero_all_everything_is_measured(tmp_path, monkeypatch, small):
-    shutil.copytree(context.CHECKPOINTS, tmp_path / "weights")
+    shutil.copytree(report_run.CHECKPOINTS, tmp_path / "weights")
     weights = tmp_path / "weights" / "state32_zero_all_seed7301.safetensors"
     save_model(weights, GaussianNND(NNDConfig(init="zero-all")), {})
-    monkeypatch.setattr(context, "CHECKPOINTS", tmp_path / "weights")
+    monkeypatch.setattr(report_run, "CHECKPOINTS", tmp_path / "weights")
     reproduce(tmp_path / "out", only=["initialisation"], per_motion=2, results=RESULTS)
     record = json.loads((tmp_path / "out" / "json" / "initialisation.json").read_text())
     section = section_from_json(record["section"])
@@ -234,14 +245,15 @@ def test_with_the_weights_of_zero_all_everything_is_measured(tmp_path, monkeypat
 
 
 def test_splits_of_another_size_are_told_before_the_work(tmp_path, monkeypatch):
-    monkeypatch.setattr("newtongs.report.run.estimate", lambda *_: 0.0)
+    monkeypatch.setattr("newtongs.paper.report.run.estimate", lambda *_: 0.0)
     state32.build(tmp_path / "data", splits=("val_id",), per_motion=1)
     settings = {"per_motion": 2, "data": tmp_path / "data", "results": RESULTS}
-    with pytest.raises(InputError, match=r"val_id.pt holds 32 sequences, 64 were asked for"):
+    with pytest.raises(InputError, match=r"val_id.pt has 32 sequences, 64 were requested"):
         reproduce(tmp_path / "out", only=["response", "motions"], **settings)
     assert not (tmp_path / "out" / "json").exists()
 
 
+@pytest.mark.slow
 def test_bad_input_of_one_section_spares_the_others(tmp_path, capsys):
     training = tmp_path / "results" / "training"
     training.mkdir(parents=True)
@@ -257,7 +269,7 @@ def test_bad_input_of_one_section_spares_the_others(tmp_path, capsys):
     assert stop.value.code == 2
     lines = capsys.readouterr().err.splitlines()
     assert len(lines) == 1
-    assert "zero_all_seed7301.jsonl is no record of newtongs train" in lines[0]
+    assert "zero_all_seed7301.jsonl is not a record of newtongs train" in lines[0]
     page = (tmp_path / "out" / "index.html").read_text()
     assert "could not be made" in page
     assert (tmp_path / "out" / "json" / "response.json").is_file()
@@ -300,14 +312,14 @@ def test_a_small_page_has_the_same_pictures_in_fewer_bytes(tmp_path):
 def test_the_three_runs_on_the_terminal(made, capsys):
     from rich.console import Console
 
-    from newtongs.report.terminal import kept_tables
+    from newtongs.paper.report.run import kept_tables
 
     for table in kept_tables(made[0], "table1"):
         Console(width=200).print(table)
     said = capsys.readouterr().out
     runs = records(made[0])["table1"]["section"]["tables"][0]["rows"][5]
     assert runs[1] == "NewtonGS"
-    assert f"{runs[2]['ours']:.4f} ±{runs[2]['spread']:.4f}" in said
+    assert f"{runs[2]['ours']:.4f}* ±{runs[2]['spread']:.4f}" in said
     assert "3.1669" in said  # the paper's
     assert said.count("run 7302") == 2
 
@@ -317,8 +329,18 @@ def test_the_three_runs_on_the_terminal(made, capsys):
 def test_sections_that_draw_gaussians(tmp_path, name):
     reproduce(tmp_path, only=[name], quick=True, results=RESULTS)
     page = (tmp_path / "index.html").read_text()
+    section = json.loads((tmp_path / "json" / f"{name}.json").read_text())["section"]
     assert "Quick run" in page
-    assert "<img " in page or "<td" in page
+    drawn = re.findall(r"<img [^>]*?data:image/\w+;base64,([^\"]+)", page)
+    assert len(drawn) == len(section["figures"])
+    for picture in drawn:
+        with Image.open(io.BytesIO(base64.b64decode(picture))) as opened:
+            low, high = opened.convert("L").getextrema()
+        assert high - low > 50  # something is in it
+    for table in section["tables"]:
+        assert table["rows"]
+        assert all(str(row[0]) in page for row in table["rows"])
+    assert section["figures"] or section["tables"]
 
 
 # --- measuring ------------------------------------------------------------------------------------
@@ -391,6 +413,25 @@ def test_sentences_tell_near_from_far():
 def test_a_table_names_its_figures():
     table = Table("t", ["Split", "Method", "Traj"], [["ID", "Hold", Value(1.0, 2.0)]])
     assert table.values() == [("ID Hold Traj", Value(1.0, 2.0))]
+
+
+def test_a_table_on_the_terminal_and_on_a_page():
+    """Best figures are marked, a row without a name continues the one above, text is escaped."""
+    values = [Value(1.0, 2.0, best=True), Value(3.0, spread=0.5), Value(10.0, 8.0, 1, unit="%")]
+    rows = [["[a] <b>", *values], ["", "+1.00 %", "", "failed"]]
+    table = Table("[t]", ["Name", "x", "y", "z"], rows, "<note>")
+    shown = table.terminal(title="[other]")
+    cells = [[*column.cells] for column in shown.columns]
+    assert [column.justify for column in shown.columns] == ["left", "right", "right", "right"]
+    assert cells[0] == [r"\[a] <b>", ""]
+    assert cells[1] == ["[bold]1.0000*[/]\n[dim]2.0000 -50.00%[/] ", "+1.00 %"]
+    assert cells[2][0] == "3.0000  ±0.5000"
+    assert cells[3] == ["10.0 \n[dim]8.0 +2.0 points[/] ", "failed"]
+    page = table.html("quick")
+    assert "[t]. quick" in page
+    assert "&lt;note&gt;" in page
+    assert '<td class="text">[a] &lt;b&gt;</td>' in page
+    assert '<span class="ours best">1.0000</span>' in page
 
 
 def test_an_embedded_picture_is_the_one_on_disk(made):

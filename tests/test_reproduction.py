@@ -13,9 +13,9 @@ import torch
 
 from newtongs import motions
 from newtongs.dynamics import BASELINES
-from newtongs.evaluation.metrics import ROOTED, sequence_terms
-from newtongs.evaluation.tables import paper
 from newtongs.motions import registry
+from newtongs.paper.evaluation.metrics import ROOTED, sequence_terms
+from newtongs.paper.evaluation.tables import paper
 
 pytestmark = pytest.mark.slow
 

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from torch.autograd import gradcheck
 
-from newtongs import rotations as R
+from newtongs.base import rotations as R
 
 component = st.floats(-1, 1, width=32)
 vectors = st.tuples(component, component, component).map(

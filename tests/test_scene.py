@@ -7,8 +7,8 @@ import numpy as np
 import pytest
 import torch
 
-from newtongs import rotations
-from newtongs.errors import InputError
+from newtongs.base import rotations
+from newtongs.base.errors import InputError
 from newtongs.scene import BACKGROUND, Camera, GaussianScene, join, orbit
 from newtongs.scene.cameras import ELEVATION_GAUSSIAN32, intrinsics, look_at
 from newtongs.scene.gaussians import SH_C0, unit
@@ -367,7 +367,7 @@ def test_an_empty_list_picks_nothing():
         (lambda: GaussianScene.make(means=1.0, scales=[1.0]), "means: expected shape"),
         (
             lambda: GaussianScene.make(means=[[0.0] * 3], scales=[1.0], colors=[[200, 0, 9]]),
-            "are they bytes",
+            "are these bytes",
         ),
         (lambda: GaussianScene.make(means=[[0.0] * 3], scales=[1.0], ids="a"), "ids: expected"),
         (lambda: GaussianScene.make(means=[[0.0] * 3], scales=[1.0], ids=[0.5]), "whole numbers"),

@@ -7,12 +7,12 @@ import torch
 
 import newtongs.dynamics.search as searching
 from newtongs import InputError, State, make_state
+from newtongs.base.state import LAYOUT
 from newtongs.dynamics import FLOOR, Plane
 from newtongs.dynamics.search import PAPER_GOAL, Goal, SearchRanges, draw, search
 from newtongs.dynamics.variants import choose, rigid_state
 from newtongs.motions import sampling
-from newtongs.state import LAYOUT
-from newtongs.world import Body, Shape, Simulation, Surroundings
+from newtongs.physics import Body, Shape, Simulation, Surroundings
 
 BASE = make_state(p=(0.3, 0.25, -0.2), s=(0.25, 0.25, 0.25), m=1.2, e=0.6, mu=0.3)
 FRAMES = torch.arange(49) / 24

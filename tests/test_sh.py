@@ -5,8 +5,8 @@ import math
 import pytest
 import torch
 
-from newtongs import rotations
-from newtongs.errors import InputError
+from newtongs.base import rotations
+from newtongs.base.errors import InputError
 from newtongs.scene import sh
 
 

@@ -3,13 +3,15 @@
 import numpy as np
 import pytest
 import torch
+from animated_glb import read_glb
 
-from newtongs import state
-from newtongs.exports import load_animation, read_glb, save_animation, write_glb
+from newtongs.base import state
+from newtongs.exports import load_animation, save_animation, write_glb
 from newtongs.exports.decals import decals
 from newtongs.exports.parts import parts
+from newtongs.formats import load
 from newtongs.render import render
-from newtongs.scene import GaussianScene, load
+from newtongs.scene import GaussianScene
 from newtongs.scene.animation import Animation
 from newtongs.scene.cameras import look_at
 from newtongs.scene.frames import ALWAYS, FIRST, LATER
@@ -153,7 +155,7 @@ def test_a_decal_follows_its_object_and_is_gone_in_the_air():
         (0.0, RADIUS, 0.0), (0.5, 3 * RADIUS, 0.0), (1.0, RADIUS + 0.1, 0.0), (1.5, RADIUS, 0.0)
     )
     decal = decals(animation)[0]
-    place = decal.placement
+    place = decal.node_track
     assert np.allclose(place.translation[:, 0], [0, 0.5, 1, 1.5], atol=0.05)
     assert place.scale[1, 0] < 0.05 < place.scale[2, 0] < place.scale[3, 0]
     assert place.scale[0, 0] > 0.9
@@ -165,7 +167,7 @@ def test_a_decal_follows_its_object_and_is_gone_in_the_air():
 
 def test_a_decal_of_a_capture_grows_as_its_object_leaves():
     animation = moved((0.0, RADIUS, 0.0), (0.2, RADIUS, 0.0), (2.0, RADIUS, 0.0), shadow="new")
-    scale = decals(animation)[0].placement.scale[:, 0]
+    scale = decals(animation)[0].node_track.scale[:, 0]
     assert scale[0] < 0.05 < scale[1] < 0.5 < scale[2]
 
 
@@ -176,7 +178,7 @@ def test_the_heading_of_a_decal_never_jumps():
     p = torch.stack([0.1 * torch.arange(40), torch.full((40,), RADIUS), torch.zeros(40)], -1)
     z = torch.stack([state.replace(start, p=a, q=b / b.norm()) for a, b in zip(p, q, strict=True)])
     rolled = Animation(scene(), torch.arange(40) / 24.0, {0: z}, shadow="all")
-    turns = decals(rolled)[0].placement.rotation
+    turns = decals(rolled)[0].node_track.rotation
     assert (turns[1:] * turns[:-1]).sum(-1).min() >= 0
 
 
@@ -191,7 +193,7 @@ def test_a_decal_does_not_rest_on_what_is_gone():
     fields = animation.times, animation.states
     heights = [
         float(
-            decals(Animation(both, *fields, shadow="all", presence=p))[0].placement.translation[
+            decals(Animation(both, *fields, shadow="all", presence=p))[0].node_track.translation[
                 0, 1
             ]
         )

@@ -7,9 +7,11 @@ import torch
 
 from newtongs.exports.loss import around, loss
 from newtongs.exports.parts import cut
-from newtongs.scene import BACKGROUND, cluster, load, save
-from newtongs.stage import Opened, floor_of
-from newtongs.templates import named_scene
+from newtongs.formats import load, save
+from newtongs.pipeline.source import Source, floor_of
+from newtongs.samples import named_scene
+from newtongs.scene import BACKGROUND
+from newtongs.segment import cluster
 
 pytest.importorskip("gsply")
 pytest.importorskip("PIL")
@@ -51,7 +53,7 @@ def test_up_floor_and_objects_are_the_same(tmp_path, name, ending):
     scene = scene_of(name)
     scene = scene.replace(ids=torch.full_like(scene.ids, BACKGROUND))  # which only .ply keeps
     got = rewritten(scene, ending, tmp_path)
-    a, b = (floor_of(Opened(x, None, ours=False), UP.get(name)) for x in (scene, got))
+    a, b = (floor_of(Source(x, None, ours=False), UP.get(name)) for x in (scene, got))
     ours, theirs = cluster(scene, a.carrying), cluster(got, b.carrying)
     print(f"{name} as {ending}: floor {b.height:.4g}, was {a.height:.4g}")
     print(f"{len(theirs)} objects, were {len(ours)}; {theirs[0].count}, were {ours[0].count}")

@@ -6,14 +6,12 @@ import pytest
 import torch
 
 import newtongs
-from newtongs.errors import InputError
-from newtongs.pushes import Push
+from newtongs.base.errors import InputError
+from newtongs.base.state import State
+from newtongs.pipeline.spec import ObjectSpec, Place
 from newtongs.scene.gaussians import GaussianScene, join
-from newtongs.scene.placing import extent
-from newtongs.scene.world_frame import WorldFrame
-from newtongs.state import State
+from newtongs.scene.similarity import extent
 
-GROUND = WorldFrame.of_floor((0, 1, 0), 0.0)
 Y = torch.tensor([0.0, 1.0, 0.0], dtype=torch.float64)
 
 
@@ -43,10 +41,10 @@ def thing():
 
 
 def staged(**options):
-    options = {"lift": 0.0, "height": 0.6, "meters_per_unit": 1.0} | options
-    return newtongs.animate(
-        thing(), background=room(), ground=GROUND, up=(0, 1, 0), seconds=0.1, **options
-    )
+    options = {"lift": 0.0, "height": 0.6, "up": (0, 1, 0), "floor_height": 0.0} | options
+    unit = options.pop("meters_per_unit", 1.0)
+    place = Place(room(), **options)
+    return newtongs.animate(thing(), place=place, up=(0, 1, 0), seconds=0.1, meters_per_unit=unit)
 
 
 @pytest.mark.parametrize(("at", "height"), [((-2.0, 0.5), 0.0), ((2.0, 0.0), 1.0)])
@@ -77,7 +75,7 @@ def test_it_is_turned_about_up():
 
 
 def test_what_starts_inside_something_is_told():
-    with pytest.warns(UserWarning, match="inside other things.*--at"):
+    with pytest.warns(UserWarning, match="inside other objects.*at=X Z"):
         staged(at=(2.0, 0.0), height=3.5)  # no room on the table, nor under it
 
 
@@ -108,8 +106,8 @@ def two_things():
 @pytest.mark.parametrize("named", [["id:0"], ["id:1"], ["id:0", "id:1"], ["id:1", "id:0"]])
 def test_the_unit_is_the_same_whichever_objects_are_named(named):
     alone = newtongs.animate(two_things(), up=(0, 1, 0), seconds=0.1)
-    pushes = [Push(select=name) for name in named]
-    animation = newtongs.animate(two_things(), pushes=pushes, up=(0, 1, 0), seconds=0.1)
+    pushes = [ObjectSpec(select=name) for name in named]
+    animation = newtongs.animate(two_things(), objects=pushes, up=(0, 1, 0), seconds=0.1)
     assert animation.world.scale == pytest.approx(alone.world.scale, rel=1e-6)
 
 
@@ -118,7 +116,7 @@ def test_the_unit_of_a_capture_does_not_change_with_a_second_object():
     bare = scene.replace(ids=torch.full_like(scene.ids, -1))
     found = [
         newtongs.animate(
-            bare, pushes=[Push(select=s) for s in names], up=(0, 1, 0), seconds=0.1
+            bare, objects=[ObjectSpec(select=s) for s in names], up=(0, 1, 0), seconds=0.1
         ).world.scale
         for names in (["auto"], ["cluster:0"], ["cluster:1"], ["cluster:1", "cluster:0"])
     ]

@@ -6,11 +6,12 @@ import numpy as np
 import pytest
 import torch
 
-from newtongs import GaussianNND, motions, state
+from newtongs import GaussianNND, motions
+from newtongs.base import state
+from newtongs.base.errors import InputError
+from newtongs.base.state import State
 from newtongs.dynamics import BASELINES
 from newtongs.dynamics.rollout import intervals, substeps
-from newtongs.errors import InputError
-from newtongs.state import State
 
 
 def test_layout_is_the_papers():

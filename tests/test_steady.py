@@ -9,14 +9,13 @@ import torch
 from test_film import CAMERA, cloud, through
 from test_render import SCENES, SKY, random_scene
 
-from newtongs import rotations
+from newtongs.base import rotations
+from newtongs.base.process import one_thread, sharing
 from newtongs.render import reference, render, render_frames
-from newtongs.render.footprint import ALPHA_CAP, ALPHA_MIN, EPS2D, T_MIN
-from newtongs.render.prepare import prepare
+from newtongs.render.splat import ALPHA_CAP, ALPHA_MIN, EPS2D, T_MIN, prepare
 from newtongs.scene import GaussianScene, join, orbit
 from newtongs.scene.cameras import look_at
 from newtongs.scene.frames import ALWAYS, FIRST, LATER
-from newtongs.threads import one_thread, sharing
 
 pytest.importorskip("numba")
 from newtongs.render import steady, steady_meet, steady_tiles, steady_walk

@@ -10,17 +10,15 @@ from test_film import cloud, through
 from test_render import SCENES, SKY
 from test_steady import FRONT, SMALL, THIN_IN_WIDE, met, shadow, thin_in_wide
 
-from newtongs import rotations
-from newtongs.render.footprint import NEAR, T_MIN
-from newtongs.render.prepare import prepare
+from newtongs.base import rotations
+from newtongs.base.process import one_thread, sharing
+from newtongs.render.splat import NEAR, T_MIN, prepare
 from newtongs.scene import GaussianScene, orbit
 from newtongs.scene.cameras import look_at
-from newtongs.threads import one_thread, sharing
 
 pytest.importorskip("numba")
-from newtongs.render import render, render_frames, steady, steady_labels
-from newtongs.render.labels import NOTHING, Labels
-from newtongs.render.steady_tiles import Naming
+from newtongs.render import render, render_frames, steady
+from newtongs.render.labels import NOTHING, Labelling, Labels
 
 OBJECTS = 3
 
@@ -31,10 +29,10 @@ def labelled(scene, camera, slots, objects=OBJECTS):
     pixels = np.empty((camera.height, camera.width, 5), np.float32)
     with sharing() as share:
         layer, lines = steady.projected(splat, share)
-        naming = Naming(slots[layer.rows], objects, *out)
+        labelling = Labelling(slots[layer.rows], steady.NO_SLOPES, objects, *out)
         background = splat.background.numpy()
         all_tiles = steady.all_tiles(camera)
-        steady.draw_tiles(layer, lines, background, all_tiles, pixels, share, naming)
+        steady.draw_tiles(layer, lines, background, all_tiles, pixels, share, labelling)
     return out
 
 
@@ -187,7 +185,7 @@ def same(a, b):
 
 def labelled_frames(frames, cameras):
     slots = np.where(frames.scene.ids.numpy() == 0, 0, 1).astype(np.int16)
-    return steady_labels.pictures(frames, cameras, SKY, slots, 1)
+    return steady.labelled(frames, cameras, SKY, slots, 1)
 
 
 def film(frames, cameras):

@@ -6,19 +6,18 @@ import pytest
 import torch
 
 import newtongs
-from newtongs.cli.words import parse_push
-from newtongs.errors import InputError
+from newtongs.base.errors import InputError
+from newtongs.base.state import State
+from newtongs.cli.push_text import parse_push
 from newtongs.exports import load_animation
-from newtongs.pushes import Physics, Push
+from newtongs.pipeline.source import Source
+from newtongs.pipeline.spec import ObjectSpec, Physics
 from newtongs.scene import GaussianScene
-from newtongs.scene.find.rays import crossings, first_opaque, struck
 from newtongs.scene.world_frame import WorldFrame
-from newtongs.stage import Opened
-from newtongs.state import State
+from newtongs.segment.objects.rays import crossings, first_opaque, struck
 from newtongs.studio import Kick, Recipe, Session
 from newtongs.studio.pointing import camera_in_scene, ground_in_scene, met, plane_through
-from newtongs.studio.recipe import push_words
-from newtongs.studio.words import joined, resized
+from newtongs.studio.recipe import joined, push_words, resized
 
 
 @pytest.fixture(scope="module")
@@ -153,7 +152,7 @@ def test_a_selection_that_fails_leaves_all_as_it_was(picked):
 def test_the_session_makes_what_animate_makes(picked):
     session, _ = picked
     session.push(0, velocity=(1.25, 2.1, -0.3), restitution=0.8, friction=0.1, mass=2.0)
-    wanted = newtongs.animate("sunny_park", pushes=session.recipe.pushes, seconds=0.5, fps=30)
+    wanted = newtongs.animate("sunny_park", objects=session.recipe.pushes, seconds=0.5, fps=30)
     same(session.animation(), wanted)
 
 
@@ -188,7 +187,7 @@ def test_the_command_makes_the_same_animation(picked, tmp_path):
 
 
 def test_pushes_survive_their_words():
-    push = Push(
+    push = ObjectSpec(
         select="box:0,0,0,1,1,1",
         velocity=(0.1, -2, 1 / 3),
         mass=2.5,
@@ -196,8 +195,8 @@ def test_pushes_survive_their_words():
         restitution=0.25,
     )
     assert parse_push(push_words(push)) == push
-    assert parse_push(push_words(Push("masks:a folder"))) == Push("masks:a folder")
-    assert parse_push(push_words(Push(motion="free_fall"))) == Push(motion="free_fall")
+    assert parse_push(push_words(ObjectSpec("masks:a folder"))) == ObjectSpec("masks:a folder")
+    assert parse_push(push_words(ObjectSpec(motion="free_fall"))) == ObjectSpec(motion="free_fall")
 
 
 def test_a_coarse_path_begins_at_the_object_and_follows_the_arrow(picked):
@@ -252,7 +251,7 @@ def test_a_kick_hits_the_object_where_it_is_now(picked):
     gained = State(session.now[0]).v - before
     assert float(gained.norm()) == pytest.approx(2.0, abs=1e-3)
     assert gained[2] < 0  # along the view
-    with pytest.raises(InputError, match="meets no object"):
+    with pytest.raises(InputError, match="no movable object"):
         session.kick(eye(there), (0, 1, 0), 2.0)
 
 
@@ -292,7 +291,7 @@ def test_a_project_opens_again_in_the_studio_and_for_replay(picked, tmp_path):
 
 
 def test_a_project_of_a_file_finds_it(park, tmp_path, monkeypatch):
-    from newtongs.scene import save
+    from newtongs.formats import save
 
     save(park[0].scene, tmp_path / "park.ply")
     monkeypatch.chdir(tmp_path)
@@ -307,7 +306,7 @@ def test_a_project_of_a_file_finds_it(park, tmp_path, monkeypatch):
 @pytest.mark.parametrize(
     ("change", "word"),
     [
-        (lambda tree: tree.pop("studio"), "no project"),
+        (lambda tree: tree.pop("studio"), "not a studio project"),
         (lambda tree: tree["studio"].pop("pushes"), "damaged"),
         (lambda tree: tree["studio"].update(surprise=1), "damaged"),
         (lambda tree: tree["studio"].update(dynamics="magic"), "dynamics"),
@@ -360,14 +359,14 @@ def table():
 
 
 def table_session(table, **fields):
-    place = Opened(table, None, False)
+    place = Source(table, None, False)
     return Session(Recipe("table.ply", seconds=0.2, **fields), place=place)
 
 
 def count(session, index=0):
     """Gaussians of the capture that an object has."""
-    ready = session.ready
-    return int(((ready.stage.scene.ids == index) & (ready.rows >= 0)).sum())
+    layout = session.setup.layout
+    return int(((layout.scene.ids == index) & (layout.rows >= 0)).sum())
 
 
 def test_words_grow_shrink_and_come_back():
@@ -421,10 +420,11 @@ def test_two_clusters_joined_move_as_one(table):
     session.join(0, "cluster:1")
     assert session.recipe.pushes[0].select == "cluster:0+1"
     assert count(session) > alone + 300
-    assert len(session.ready.bodies) == 1
+    assert len(session.setup.bodies) == 1
     assert parse_push(push_words(session.recipe.pushes[0])) == session.recipe.pushes[0]
 
 
+@pytest.mark.slow
 def test_what_is_remembered_is_what_a_fresh_session_finds(table):
     """Objects picked one by one, beside each other, are those of the recipe at once."""
     session = table_session(table)
@@ -436,10 +436,11 @@ def test_what_is_remembered_is_what_a_fresh_session_finds(table):
 
 
 def test_clusters_are_found_once_and_anew_for_another_scene(table, monkeypatch):
-    from newtongs.scene.find import clusters, memory
+    from newtongs.segment.cutout import cache
+    from newtongs.segment.objects import clusters
 
     calls = []
-    counted = memory.last_of(lambda s, f: calls.append(1) or clusters._found(s, f))
+    counted = cache.last_of(lambda s, f: calls.append(1) or clusters._found(s, f))
     monkeypatch.setattr(clusters, "_remembered", counted)
     session = table_session(table)
     session.pick("cluster:0")
@@ -478,7 +479,7 @@ def test_another_floor_lets_go_what_was_found_above_the_old_one(table):
     assert [push.select for push in session.recipe.pushes] == ["sphere:-1,0.22,0,0.25"]
     assert session.world.floor == pytest.approx(-0.05)
     wanted = newtongs.animate(
-        table, pushes=session.recipe.pushes, up=(0, 1, 0), floor=-0.05, seconds=0.2, fps=30
+        table, objects=session.recipe.pushes, up=(0, 1, 0), floor_height=-0.05, seconds=0.2, fps=30
     )
     assert torch.equal(session.animation().states[0], wanted.states[0])
     session.undo()
@@ -517,7 +518,7 @@ def test_predictions_of_the_context_model_are_played(picked):
     session.push(0, velocity=(1.0, 2.0, 0.0))
     session.choose(dynamics="context")
     recipe = session.recipe
-    words = {"pushes": recipe.pushes, "seconds": recipe.seconds, "fps": recipe.fps}
+    words = {"objects": recipe.pushes, "seconds": recipe.seconds, "fps": recipe.fps}
     same(session.animation(), animate("sunny_park", physics=Physics("context"), **words))
     path = State(session.states()[:, 0]).p
     session.push(0, velocity=(-1.0, 2.0, 0.5))  # the kept simulation must not serve this one

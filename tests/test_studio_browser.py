@@ -14,13 +14,15 @@ from studio_tabs import FOUND, MISSING, Browser, wait
 
 pytest.importorskip("viser", reason="needs viser: pip install 'newtongs[studio]'")
 
-from newtongs.actors import TOSS
-from newtongs.exports import load_animation, read_glb
-from newtongs.scene import save
+from animated_glb import read_glb
+
+from newtongs.base.state import State
+from newtongs.exports import load_animation
+from newtongs.formats import save
+from newtongs.pipeline.bodies import TOSS
 from newtongs.scene.cameras import look_at
-from newtongs.state import State
 from newtongs.studio import Session
-from newtongs.studio.aids import ARROW, COARSE, EXACT, HANDLE
+from newtongs.studio.overlays import ARROW, COARSE, EXACT, HANDLE
 from newtongs.studio.server import Studio
 from newtongs.studio.view import FIELD
 
@@ -60,7 +62,7 @@ class Walk:
         return now.project(torch.as_tensor(point, dtype=torch.float32))[0].tolist()
 
     def says(self, words):
-        wait(lambda: words in self.page.panel.said.content)
+        wait(lambda: words in self.page.panel.message.content)
 
     def shoot(self, name):
         self.pictures[name] = self.tab.picture(self.folder / f"{name}.png")
@@ -68,7 +70,7 @@ class Walk:
     def handle(self, by=0.0):
         """Pixel of the arrow's handle along x, pulled ``by`` units a second."""
         along = torch.tensor([0.8 * HANDLE + ARROW * by, 0, 0], dtype=torch.float64)
-        return self.pixel(torch.as_tensor(self.page.aids.pull.position) + along)
+        return self.pixel(torch.as_tensor(self.page.overlays.pull.position) + along)
 
     def close(self):
         self.browser.close()
@@ -90,21 +92,21 @@ def open_and_pick(walk):
 def pull(walk):
     """The colours of the path are looked at all the while."""
     seen, page = walk.seen, walk.page
-    seen.path = page.aids.lines["path"].points.copy()
-    colors, drawn = set(), page.aids.draw
+    seen.path = page.overlays.lines["path"].points.copy()
+    colors, drawn = set(), page.overlays.draw
 
     def spy(name, points, color, thickness):
         if name == "path":
             colors.add(color)
         drawn(name, points, color, thickness)
 
-    page.aids.draw = spy
+    page.overlays.draw = spy
     walk.tab.pull(walk.handle(), walk.handle(PULL))
     wait(lambda: page.session.recipe.pushes[0].velocity[0] < TOSS[0][0] - 0.5)
     wait(lambda: EXACT in colors)
-    page.aids.draw, seen.colors = drawn, colors
+    page.overlays.draw, seen.colors = drawn, colors
     walk.says("Gaussians move")
-    seen.pulled, seen.velocity = page.aids.lines["path"].points.copy(), page.session.recipe
+    seen.pulled, seen.velocity = page.overlays.lines["path"].points.copy(), page.session.recipe
     walk.shoot("pulled")
 
 
@@ -153,7 +155,7 @@ def kick(walk):
 
 
 def take_home(walk):
-    walk.tab.unfold(name="Take it home")
+    walk.tab.unfold(name="Export")
     walk.shoot("unfolded")
     walk.seen.file = walk.tab.download(name="Export and download", folder=str(walk.folder))
     walk.says("is in your downloads")
@@ -246,7 +248,7 @@ def test_an_upload_is_opened_and_a_rectangle_picks_in_it(walk):
     tab.unfold(name="Scene")
     time.sleep(1)
     tab.upload(name="Open a file ...", file=str(walk.folder / "park.ply"))
-    wait(lambda: page.shown == "park.ply" and "Gaussians;" in page.panel.said.content)
+    wait(lambda: page.shown == "park.ply" and "Gaussians;" in page.panel.message.content)
     session = page.session
     found = session.world.to_physics(session.scene.means[session.clusters[0].mask].double())
     corners = [walk.pixel(x) for x in found]
@@ -277,7 +279,7 @@ def test_two_tabs_that_pull_at_once_corrupt_nothing(walk):
     start = walk.handle()
     jobs = [tab.pulling(start, walk.handle(by)) for tab, by in ((walk.tab, -2.0), (other, 2.0))]
     walk.browser.do("together", jobs=jobs)
-    wait(lambda: not page.aids.held and page.session.recipe.pushes[0].velocity != TOSS[0])
+    wait(lambda: not page.overlays.held and page.session.recipe.pushes[0].velocity != TOSS[0])
     time.sleep(2)
     with page.lock:
         (push,) = page.session.recipe.pushes

@@ -15,7 +15,7 @@ pytest.importorskip("viser", reason="needs viser: pip install 'newtongs[studio]'
 import websockets
 from viser import __version__ as viser_version
 
-from newtongs.errors import InputError
+from newtongs.base.errors import InputError
 from newtongs.studio.guard import COOKIE, Guard, Uploads, known_viser
 
 
@@ -210,7 +210,7 @@ def test_a_transfer_that_announces_or_brings_too_much_is_dropped(studio):
 
     start("large", 2_000_000, 2)
     assert "large" not in held
-    assert "up to 1 MB" in studio.page.panel.said.content
+    assert "up to 1 MB" in studio.page.panel.message.content
     start("liar", 10, 3)
     assert "liar" in held
     send(
@@ -233,11 +233,11 @@ def test_a_hostile_file_is_a_red_line_and_the_page_lives(studio):
     ):
         page.panel.upload._impl.value = type(page.panel.upload.value)("x.ply", content)
         page.guarded(page.opening.on_upload)(Event())
-        assert "#d33" in page.panel.said.content
-        assert "Error:" not in page.panel.said.content  # one of our lines, not a class
+        assert "#d33" in page.panel.message.content
+        assert "Error:" not in page.panel.message.content  # one of our lines, not a class
     assert page.session is None
 
 
 def test_what_is_said_is_no_markup(studio):
     studio.page.fail("<script>alert(1)</script>")
-    assert "<script>" not in studio.page.panel.said.content
+    assert "<script>" not in studio.page.panel.message.content

@@ -12,14 +12,18 @@ import torch
 
 pytest.importorskip("viser", reason="needs viser: pip install 'newtongs[studio]'")
 
-from newtongs.errors import InputError
+from newtongs.base.errors import InputError
+from newtongs.base.state import State
 from newtongs.scene import GaussianScene
-from newtongs.state import State
-from newtongs.studio import Recipe, Session, recent
-from newtongs.studio.aids import RING
+from newtongs.studio import Recipe, Session
+from newtongs.studio.blocks import Rest
 from newtongs.studio.nodes import box_lines, parts, splats
-from newtongs.studio.opening import opened_session
-from newtongs.studio.rest import Rest
+from newtongs.studio.opening import (
+    opened_session,
+    recent_files,
+    recent_labels,
+)
+from newtongs.studio.overlays import RING
 from newtongs.studio.server import Studio
 
 
@@ -81,15 +85,15 @@ def test_a_click_picks_and_draws_an_object_of_its_own(page):
     page.guarded(page.picking.on_click)(at_object(page))
     assert [p.select for p in page.session.recipe.pushes] == ["id:0"]
     assert page.selected == 0
-    assert "Gaussians move" in page.panel.said.content
+    assert "Gaussians move" in page.panel.message.content
     assert page.view.objects[0].tinted.visible
     assert not page.view.objects[0].plain.visible
-    assert {"arrow", "spin", "path"} <= page.aids.lines.keys()
+    assert {"arrow", "spin", "path"} <= page.overlays.lines.keys()
 
 
 def test_a_click_beside_it_is_a_red_line(page):
     page.guarded(page.picking.on_click)(Event(Client(), (2.0, 3.0, 2.0), (0, -1, 0)))
-    assert "#d33" in page.panel.said.content
+    assert "#d33" in page.panel.message.content
     assert page.session.recipe.pushes == ()
 
 
@@ -125,7 +129,7 @@ def test_a_click_kicks_while_it_is_live_and_the_run_can_be_kept(page):
     page.playing.on_live(None)
     wait(lambda: page.session.time > 0.1)
     page.guarded(page.picking.on_click)(event)
-    assert "kicked object 0" in page.panel.said.content
+    assert "kicked object 0" in page.panel.message.content
     before = page.session.time
     wait(lambda: page.session.time > before + 0.2)
     page.guarded(page.playing.on_keep)(event)
@@ -137,13 +141,13 @@ def test_a_click_kicks_while_it_is_live_and_the_run_can_be_kept(page):
 
 def test_pulling_the_handle_draws_and_chooses(page):
     page.picking.add("id:0")
-    at = State(page.session.ready.bodies[0].z0).p.double().numpy()
-    page.aids.pull.position = at + np.array([0.5, 0.25, 0.0])
+    at = State(page.session.setup.bodies[0].z0).p.double().numpy()
+    page.overlays.pull.position = at + np.array([0.5, 0.25, 0.0])
 
     class Pull(Event):
         phase = "end"
 
-    asyncio.run(page.pushing.on_arrow(Pull(Client())))
+    asyncio.run(page.push_panel.on_arrow(Pull(Client())))
     wait(lambda: page.session.recipe.pushes[0].velocity[0] > 1.9)
     assert page.session.recipe.pushes[0].velocity == pytest.approx((2.0, 1.0, 0.0), abs=2e-3)
 
@@ -151,8 +155,8 @@ def test_pulling_the_handle_draws_and_chooses(page):
 def test_a_motion_that_cannot_be_is_undone(page):
     page.picking.add("id:0")
     page.panel.loose.value = True
-    page.guarded(page.pushing.on_options)(Event(Client()))
-    assert "#d33" in page.panel.said.content  # nothing else is loose in the park
+    page.guarded(page.push_panel.on_options)(Event(Client()))
+    assert "#d33" in page.panel.message.content  # nothing else is loose in the park
     assert not page.session.recipe.loose
     assert page.panel.loose.value is False
 
@@ -162,11 +166,11 @@ def test_export_sends_files_and_the_project_opens_again(page, tmp_path):
     client = Client()
     for name, box in page.panel.formats.items():
         box.value = name in ("glb", "ply")
-    page.taking.on_export(Event(client))
+    page.export_panel.on_export(Event(client))
     names = zipfile.ZipFile(io.BytesIO(client.files["sunny_park.zip"])).namelist()
     assert "sunny_park.glb" in names
     assert len([n for n in names if n.endswith(".ply")]) == 16
-    page.guarded(page.taking.on_project)(Event(client))
+    page.guarded(page.export_panel.on_project)(Event(client))
     zipfile.ZipFile(io.BytesIO(client.files["sunny_park_project.zip"])).extractall(tmp_path)
     again = opened_session(str(tmp_path / "sunny_park.json"))
     assert torch.equal(again.states(), page.session.states())
@@ -174,7 +178,7 @@ def test_export_sends_files_and_the_project_opens_again(page, tmp_path):
 
 
 def test_an_uploaded_file_is_shown_under_its_name(page, studio, tmp_path):
-    from newtongs.scene import save
+    from newtongs.formats import save
 
     scene = page.session.scene
     save(scene, tmp_path / "park.ply")
@@ -184,18 +188,18 @@ def test_an_uploaded_file_is_shown_under_its_name(page, studio, tmp_path):
     assert page.shown == "park.ply"
     assert len(page.session.scene) == len(scene)
     page.picking.add("cluster:0")
-    page.guarded(page.taking.on_lines)(Event(Client()))
+    page.guarded(page.export_panel.on_lines)(Event(Client()))
     assert "newtongs animate park.ply" in page.panel.command.content
     assert "upload_" not in page.panel.command.content
     client = Client()
-    page.guarded(page.taking.on_project)(Event(client))
+    page.guarded(page.export_panel.on_project)(Event(client))
     zipfile.ZipFile(io.BytesIO(client.files["park_project.zip"])).extractall(tmp_path)
     assert torch.equal(opened_session(str(tmp_path / "park.json")).states(), page.session.states())
 
 
 def test_lines_without_an_object_say_what_to_do(page):
-    page.guarded(page.taking.on_lines)(Event(Client()))
-    assert "click one first" in page.panel.said.content
+    page.guarded(page.export_panel.on_lines)(Event(Client()))
+    assert "click one first" in page.panel.message.content
 
 
 def test_float16_holds_every_shape():
@@ -211,8 +215,7 @@ def test_float16_holds_every_shape():
 
 def test_parts_hold_every_gaussian_once(page):
     page.picking.add("id:0")
-    ready = page.session.ready
-    cut = parts(ready.stage, ready.rows)
+    cut = parts(page.session.setup.layout)
     still = cut.rest, cut.more, cut.first, cut.later
     together = torch.stack([*still, *cut.objects, *cut.later_of_objects])
     assert (together.sum(0) == 1).all()
@@ -248,8 +251,8 @@ def test_a_pick_hides_its_gaussians_in_the_rest_and_a_drop_shows_them_again(page
     gone = page.session.scene.ids.numpy() == 0
     assert not alphas(page.view.rest)[gone].any()
     assert np.array_equal(alphas(page.view.rest)[~gone], seen[~gone])
-    page.panel.leave.value = "Let it stay"
-    page.guarded(page.picking.on_leave)(Event(Client()))
+    page.panel.deselect.value = "Deselect"
+    page.guarded(page.picking.on_deselect)(Event(Client()))
     after = [block.node.buffer for block in page.view.rest.blocks]
     assert all(map(np.array_equal, before, after))
     assert page.view.objects == []
@@ -295,75 +298,75 @@ def down(x, z):
 
 
 def test_three_clicks_set_the_floor(page):
-    page.guarded(page.grounding.on_three)(Event(Client()))
+    page.guarded(page.floor_panel.on_three)(Event(Client()))
     for k, (x, z) in enumerate([(2.0, 2.0), (-2.0, 2.0), (0.4, 0.9)]):
-        assert len(page.grounding.marked) == k
+        assert len(page.floor_panel.marked) == k
         page.guarded(page.picking.on_click)(down(x, z))
-    assert "#d33" not in page.panel.said.content
+    assert "#d33" not in page.panel.message.content
     assert page.session.recipe.up == pytest.approx((0, 1, 0), abs=0.05)
     assert abs(page.session.recipe.floor) < 0.1
-    assert not page.grounding.waiting
-    assert "mark_0" not in page.aids.lines
+    assert not page.floor_panel.waiting
+    assert "mark_0" not in page.overlays.lines
 
 
 def test_clicks_on_a_line_are_refused_and_the_floor_stays(page):
-    page.guarded(page.grounding.on_three)(Event(Client()))
+    page.guarded(page.floor_panel.on_three)(Event(Client()))
     for x in (2.0, 1.5, 1.0):
         page.guarded(page.picking.on_click)(down(x, 2.0))
-    assert "on a line" in page.panel.said.content
+    assert "on a line" in page.panel.message.content
     assert page.session.recipe.floor is None
 
 
 def test_the_floor_is_pulled_by_its_handles(page):
-    press(page, page.panel.move_floor, True, page.grounding.on_shown)
-    assert page.aids.ground.visible
-    assert page.aids.lines["floor"].visible
+    press(page, page.panel.move_floor, True, page.floor_panel.on_shown)
+    assert page.overlays.ground.visible
+    assert page.overlays.lines["floor"].visible
     scale = page.session.world.scale
-    page.aids.ground.position = (0.0, -0.1, 0.0)
+    page.overlays.ground.position = (0.0, -0.1, 0.0)
 
     class Pull(Event):
         phase = "end"
 
-    asyncio.run(page.grounding.on_handle(Pull(Client())))
+    asyncio.run(page.floor_panel.on_handle(Pull(Client())))
     wait(lambda: page.session.recipe.floor is not None)
     assert page.session.recipe.floor == pytest.approx(-0.1 / scale, abs=1e-4)
     assert page.session.recipe.up == (0.0, 1.0, 0.0)
-    wait(lambda: tuple(page.aids.ground.position)[1] == 0)  # where the floor is now
-    press(page, page.panel.move_floor, False, page.grounding.on_shown)
+    wait(lambda: tuple(page.overlays.ground.position)[1] == 0)  # where the floor is now
+    press(page, page.panel.move_floor, False, page.floor_panel.on_shown)
 
 
 def test_turning_the_ring_adds_spin(page):
     page.picking.add("id:0")
     page.panel.handles.value = "ring"
     page.refresh(0)
-    assert page.aids.ring.visible
-    assert not page.aids.pull.visible
+    assert page.overlays.ring.visible
+    assert not page.overlays.pull.visible
     before = np.array(page.session.recipe.pushes[0].spin)
-    page.aids.ring.wxyz = (np.cos(0.2), 0.0, np.sin(0.2), 0.0)  # 0.4 rad about y
+    page.overlays.ring.wxyz = (np.cos(0.2), 0.0, np.sin(0.2), 0.0)  # 0.4 rad about y
 
     class Turn(Event):
         phase = "end"
 
-    asyncio.run(page.pushing.on_ring(Turn(Client())))
+    asyncio.run(page.push_panel.on_ring(Turn(Client())))
     wait(lambda: page.session.recipe.pushes[0].spin != tuple(before))
     gained = np.array(page.session.recipe.pushes[0].spin) - before
     assert gained == pytest.approx([0, 0.4 / RING, 0], abs=2e-3)
-    wait(lambda: tuple(page.aids.ring.wxyz) == (1, 0, 0, 0))
+    wait(lambda: tuple(page.overlays.ring.wxyz) == (1, 0, 0, 0))
     page.panel.handles.value = "arrow"
 
 
 def test_what_is_solid_is_shown_and_moves(page):
     page.picking.add("id:0")
-    press(page, page.panel.solids, True, page.grounding.on_shown)
-    assert {"solids", "shape_0"} <= page.aids.lines.keys()
-    start = page.aids.lines["shape_0"].position.copy()
+    press(page, page.panel.solids, True, page.floor_panel.on_shown)
+    assert {"solids", "shape_0"} <= page.overlays.lines.keys()
+    start = page.overlays.lines["shape_0"].position.copy()
     page.panel.frame.value = 5
     page.guarded(page.playing.on_frame)(Event(Client()))
     there = State(page.session.states()[5, 0]).p.double().numpy()
-    assert np.array_equal(page.aids.lines["shape_0"].position, there)
+    assert np.array_equal(page.overlays.lines["shape_0"].position, there)
     assert not np.array_equal(start, there)
-    press(page, page.panel.solids, False, page.grounding.on_shown)
-    assert "solids" not in page.aids.lines
+    press(page, page.panel.solids, False, page.floor_panel.on_shown)
+    assert "solids" not in page.overlays.lines
 
 
 def test_grow_shrink_and_undo_buttons(page):
@@ -377,7 +380,7 @@ def test_grow_shrink_and_undo_buttons(page):
     press(page, page.panel.resize, "Shrink", page.picking.on_resize)
     assert page.session.recipe.pushes[0].select == word
     for wanted in (grown, word):
-        press(page, page.panel.leave, "Undo", page.picking.on_leave)
+        press(page, page.panel.deselect, "Undo", page.picking.on_deselect)
         assert page.session.recipe.pushes[0].select == wanted
     assert torch.equal(page.view.objects[0].means, shown)
 
@@ -395,8 +398,8 @@ def test_a_shift_click_joins(page):
 
 
 def test_no_folder_is_read_for_the_browser(page):
-    press(page, page.panel.word, "grown:1:masks:/etc", page.picking.on_add)
-    assert "read from a folder" in page.panel.said.content
+    press(page, page.panel.selector, "grown:1:masks:/etc", page.picking.on_add)
+    assert "read from a folder" in page.panel.message.content
 
 
 # --- files ----------------------------------------------------------------------------------------
@@ -409,13 +412,13 @@ def upload(page, name, content):
 
 def test_recent_files_are_offered_by_name_and_opened_by_number(page, tmp_path, monkeypatch):
     monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
-    from newtongs.scene import save
+    from newtongs.formats import save
 
     save(page.session.scene, tmp_path / "park.ply")
-    assert recent.files() == []
+    assert recent_files() == []
     assert opened_session(str(tmp_path / "park.ply")) is not None
-    assert recent.files() == [tmp_path / "park.ply"]
-    page.recent = recent.labels(recent.files())
+    assert recent_files() == [tmp_path / "park.ply"]
+    page.recent = recent_labels(recent_files())
     (label,) = page.recent
     assert str(tmp_path) not in label
     page.panel.recent.options = ("(none)", label)
@@ -427,7 +430,7 @@ def test_recent_files_are_offered_by_name_and_opened_by_number(page, tmp_path, m
     page.guarded(page.opening.on_recent)(Event(Client()))
     assert page.shown == str(tmp_path / "park.ply")
     (tmp_path / "state" / "newtongs" / "recent.json").write_text('{"not": "a list"')
-    assert recent.files() == []
+    assert recent_files() == []
 
 
 def test_an_uploaded_project_opens_with_the_scene_that_is_open(page, tmp_path):
@@ -447,7 +450,7 @@ def test_a_path_in_an_uploaded_project_is_not_opened(page, tmp_path, scene):
     tree = json.loads((tmp_path / "it.json").read_text())
     tree["studio"]["scene"] = scene
     upload(page, "it.json", json.dumps(tree).encode())
-    assert "open that file first" in page.panel.said.content
+    assert "open that file first" in page.panel.message.content
     assert page.shown == "sunny_park"
 
 
@@ -457,8 +460,8 @@ def test_a_path_in_an_uploaded_project_is_not_opened(page, tmp_path, scene):
 )
 def test_a_hostile_project_is_a_red_line(page, content):
     upload(page, "it.json", content)
-    assert "#d33" in page.panel.said.content
-    assert "Error:" not in page.panel.said.content
+    assert "#d33" in page.panel.message.content
+    assert "Error:" not in page.panel.message.content
     assert page.shown == "sunny_park"
 
 

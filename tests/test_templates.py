@@ -6,13 +6,13 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from newtongs import InputError, motions, templates
-from newtongs.figures import gallery
+from newtongs import InputError, motions, samples
+from newtongs.paper.figures import gallery
 from newtongs.render import render
+from newtongs.samples import TEMPLATES, surfaces
+from newtongs.samples.objects import OBJECTS
+from newtongs.samples.surfaces import box, cylinder, ellipsoid, fill, quad, revolve
 from newtongs.scene import orbit
-from newtongs.templates import TEMPLATES, surfaces
-from newtongs.templates.objects import OBJECTS
-from newtongs.templates.surfaces import box, cylinder, ellipsoid, fill, quad, revolve
 
 ALL = list(TEMPLATES.values())
 IDS = list(TEMPLATES)
@@ -39,25 +39,25 @@ def test_numbers_and_ranges(t):
 
 
 def test_the_papers_table():
-    assert templates.names() == (
+    assert samples.names() == (
         "living_room_table", "studio_tabletop", "sunny_park", "kitchen_counter", "orbit_space",
         "playroom_floor", "desk_blue_sphere", "construction_floor", "lab_table_cylinder",
         "display_orange_pyramid",
     )  # fmt: skip
-    assert templates.template("construction_floor").object_name == "yellow_cone"
+    assert samples.template("construction_floor").object_name == "yellow_cone"
     assert [t.index for t in ALL] == list(range(10))
     assert {t.object_name for t in ALL} == set(OBJECTS)
 
 
 def test_lookup_by_object_and_near_miss():
-    assert templates.template("yellow_cone").scene_id == "construction_floor"
+    assert samples.template("yellow_cone").scene_id == "construction_floor"
     with pytest.raises(InputError, match="sunny_park"):
-        templates.template("suny_park")
-    assert [t.scene_id for t in templates.select(["red_cube", "sunny_park"])] == [
+        samples.template("suny_park")
+    assert [t.scene_id for t in samples.select(["red_cube", "sunny_park"])] == [
         "sunny_park", "playroom_floor",
     ]  # fmt: skip
     with pytest.raises(InputError, match="at least one"):
-        templates.select([])
+        samples.select([])
 
 
 @pytest.mark.parametrize("t", ALL, ids=IDS)
@@ -75,9 +75,9 @@ def test_made_twice_is_made_alike(t):
     again = OBJECTS[t.object_name]()
     for name, x in t.object.numpy().items():
         np.testing.assert_array_equal(x, again.numpy()[name])
-    templates._background.cache_clear()
+    samples._background.cache_clear()
     before, after = t.background, t.background
-    templates._background.cache_clear()
+    samples._background.cache_clear()
     for name, x in before.numpy().items():
         np.testing.assert_array_equal(x, after.numpy()[name])
         np.testing.assert_array_equal(x, t.background.numpy()[name])
@@ -86,7 +86,7 @@ def test_made_twice_is_made_alike(t):
 @pytest.mark.parametrize("name", SOLID)
 def test_no_holes(name):
     """Inside the outline, three pixels away from its edge, the object covers everything."""
-    t = templates.template(name)
+    t = samples.template(name)
     for camera in orbit((0, 0, 0), views=3, radius=2.2, elevation=0.7, width=96, height=96):
         alpha = render(t.object, camera, backend="ewa").alpha
         outline = torch.zeros_like(alpha)
@@ -130,14 +130,14 @@ def components(points, reach):
 
 
 def test_soccer_ball_has_twelve_pentagons():
-    ball = templates.template("sunny_park").object
+    ball = samples.template("sunny_park").object
     dark = ball.colors.amax(-1) < 0.25
     assert components(ball.means[dark].double(), 0.08) == 12
     assert 0.2 < dark.float().mean() < 0.36  # 28 % of a truncated icosahedron's sphere
 
 
 def test_car_has_four_wheels_and_is_red():
-    car = templates.template("red_toy_car").object
+    car = samples.template("red_toy_car").object
     low = car.means[:, 1] < -0.42
     assert components(car.means[low].double(), 0.15) == 4
     red, green, blue = car.colors[car.means[:, 1] > -0.2].mean(0)
@@ -145,7 +145,7 @@ def test_car_has_four_wheels_and_is_red():
 
 
 def test_mug_is_hollow_and_has_a_handle():
-    mug = templates.template("studio_tabletop").object
+    mug = samples.template("studio_tabletop").object
     axis = torch.hypot(mug.means[:, 0] + 0.14, mug.means[:, 2])
     inside = (axis < 0.3) & (mug.means[:, 1].abs() < 0.3)
     assert not inside.any()
@@ -157,7 +157,7 @@ def test_mug_is_hollow_and_has_a_handle():
     [("red_cube", 0), ("blue_sphere", 2), ("blue_ceramic_mug", 2), ("green_glass_bottle", 1)],
 )
 def test_colour_is_the_one_in_the_name(name, channel):
-    assert templates.template(name).object.colors.mean(0).argmax() == channel
+    assert samples.template(name).object.colors.mean(0).argmax() == channel
 
 
 @settings(max_examples=40, deadline=None)
@@ -222,9 +222,9 @@ def test_gallery_names_motions_and_draws(tmp_path):
     assert known <= set(motions.STATE32)
     assert len(motions.STATE32) - len(known) == 4  # those without a floor
     assert all(len(set(names)) == 4 for names in gallery.MOTIONS.values())
-    picture = gallery.portrait(templates.template("red_cube"), size=64)
+    picture = gallery.portrait(samples.template("red_cube"), size=64)
     assert picture.shape == (64, 64, 3)
     red, green, blue = picture[28:40, 24:34].mean((0, 1))
     assert red > 3 * max(green, blue)
-    path = gallery.motion_strips(tmp_path / "x.png", templates.template("orbit_space"), size=24)
+    path = gallery.motion_strips(tmp_path / "x.png", samples.template("orbit_space"), size=24)
     assert path.read_bytes().startswith(b"\x89PNG")

@@ -6,7 +6,7 @@ from concurrent.futures import ThreadPoolExecutor
 import pytest
 import torch
 
-from newtongs.threads import one_thread
+from newtongs.base.process import one_thread
 
 
 @pytest.fixture(autouse=True)

@@ -1,5 +1,6 @@
 """The objective against a slow loop, and runs that survive every kind of interruption."""
 
+import copy
 import json
 import math
 import os
@@ -7,22 +8,25 @@ import signal
 import subprocess
 import sys
 import time
-from dataclasses import replace
+from importlib.util import find_spec
+from pathlib import Path
+from types import ModuleType
 
 import numpy as np
 import pytest
 import torch
 
 from newtongs import GaussianNND, NNDConfig, load_model, load_pretrained, motions
+from newtongs.base.errors import InputError
+from newtongs.base.ranks import Ranks
+from newtongs.base.state import LAYOUT
+from newtongs.cli import app, main
 from newtongs.dynamics.weights import load_tensors, remove_branches
-from newtongs.errors import InputError
-from newtongs.state import LAYOUT
-from newtongs.training import LossWeights, TrainConfig, loop, objective, train
-from newtongs.training.checkpoint import identity
-from newtongs.training.config import laptop
-from newtongs.training.loop import permutation
-from newtongs.training.loss import term_names
-from newtongs.training.update import make_update
+from newtongs.paper.training import LossWeights, TrainConfig, loop, objective, train
+from newtongs.paper.training.checkpoint import identity
+from newtongs.paper.training.loop import permutation
+from newtongs.paper.training.loss import term_names
+from newtongs.paper.training.update import CompiledUpdate, ReferenceUpdate, make_update
 
 SMALL = NNDConfig(hidden=16)
 
@@ -185,7 +189,7 @@ RUN = """
 import sys
 from pathlib import Path
 from newtongs import NNDConfig
-from newtongs.training import Interrupted, TrainConfig, train
+from newtongs.paper.training import Interrupted, TrainConfig, train
 data, out, epochs = Path(sys.argv[1]), Path(sys.argv[2]), int(sys.argv[3])
 config = TrainConfig(data=data, out=out, epochs=epochs, updates_per_epoch=4, lr=2e-3,
                      checkpoint_every=2, model=NNDConfig(hidden=16), **dict(
@@ -202,6 +206,7 @@ def start(data, out, epochs):
     return subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("number", "code"), [(signal.SIGTERM, 130), (signal.SIGKILL, -9)])
 def test_signals_leave_a_run_that_resumes(data, tmp_path, number, code):
     whole = tmp_path / "whole"
@@ -223,6 +228,7 @@ def test_signals_leave_a_run_that_resumes(data, tmp_path, number, code):
     assert read_metrics(whole) == read_metrics(tmp_path / "cut")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("backend", ["auto", "reference"])
 def test_two_ranks_give_the_one_rank_result(data, tmp_path, backend):
     train(config(data, tmp_path / "one", epochs=2, backend=backend))
@@ -264,7 +270,7 @@ def test_other_data_are_refused(data, tmp_path):
 
 
 def test_steps_that_are_too_large_stop_the_run(data, tmp_path):
-    with pytest.raises(InputError, match=r"at epoch 1, update \d are no numbers"):
+    with pytest.raises(InputError, match=r"at epoch 1, update \d: not finite"):
         train(config(data, tmp_path, lr=1e30))
     assert not list(tmp_path.glob("*.safetensors"))
 
@@ -293,7 +299,7 @@ def test_a_run_stopped_by_what_is_no_number_keeps_the_epoch_before(data, tmp_pat
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(loop, "make_update", spoiled)
-        with pytest.raises(InputError, match=r"at epoch 2, update 2 are no numbers; .*last\."):
+        with pytest.raises(InputError, match=r"at epoch 2, update 2: not finite; .*last\."):
             train(config(data, tmp_path / "spoiled"))
     tensors, info = load_tensors(tmp_path / "spoiled" / "last.safetensors")
     assert (info["position"]["epoch"], info["position"]["update"]) == (2, 0)
@@ -303,19 +309,91 @@ def test_a_run_stopped_by_what_is_no_number_keeps_the_epoch_before(data, tmp_pat
         assert torch.equal(a, b)
 
 
+def fake_tensorboard(monkeypatch):
+    """As if the package were installed; every scalar written is kept."""
+    written = []
+
+    class SummaryWriter:
+        def __init__(self, folder):
+            self.folder = folder
+
+        def __enter__(self):
+            return self
+
+        def __exit__(self, *_):
+            pass
+
+        def add_scalar(self, *what):
+            written.append((Path(self.folder).name, *what))
+
+    module = ModuleType("torch.utils.tensorboard")
+    module.SummaryWriter = SummaryWriter
+    monkeypatch.setitem(sys.modules, "torch.utils.tensorboard", module)
+    monkeypatch.setattr(loop, "find_spec", lambda name: name)
+    return written
+
+
+def test_tensorboard_is_written_only_when_asked_for(data, tmp_path, monkeypatch, capsys):
+    if find_spec("tensorboard") is None:
+        words = ["train", "--data", str(data), "--out", str(tmp_path / "none"), "--tensorboard"]
+        with pytest.raises(SystemExit):
+            main(words)
+        assert "pip install tensorboard" in capsys.readouterr().err
+        assert not (tmp_path / "none").exists()
+    written = fake_tensorboard(monkeypatch)
+    train(config(data, tmp_path / "a", epochs=1))
+    assert not written
+    train(config(data, tmp_path / "b", epochs=2, tensorboard=True))
+    assert ("tensorboard", "total", read_metrics(tmp_path / "b")[1]["total"], 2) in written
+
+
 def test_settings_that_cannot_work(data, tmp_path, monkeypatch):
     with pytest.raises(InputError, match="fewer than the 100 updates"):
         train(config(data, tmp_path, updates_per_epoch=100))
-    monkeypatch.setattr("newtongs.training.update.find_spec", lambda name: None)
-    with pytest.raises(InputError, match=r"the fused backend needs newtongs\[fast\] on the CPU"):
-        train(config(data, tmp_path, backend="fused"))
+    with pytest.raises(InputError, match="the cuda backend needs a CUDA device"):
+        train(config(data, tmp_path, backend="cuda"))
+    monkeypatch.setenv("CXX", "no-such-compiler")
+    with pytest.raises(InputError, match="the compile backend needs a C"):
+        train(config(data, tmp_path, backend="compile"))
 
 
-def test_the_laptop_preset_leaves_chosen_settings_alone(tmp_path):
-    plain = TrainConfig(data=tmp_path, out=tmp_path)
-    assert (laptop(plain).epochs, laptop(plain).lr, laptop(plain).lr_min) == (6, 2e-3, 1e-4)
-    chosen = laptop(replace(plain, epochs=2, seed=5))
-    assert (chosen.epochs, chosen.lr, chosen.seed) == (2, 2e-3, 5)
+@pytest.mark.slow
+@pytest.mark.parametrize("changes", [{}, {"contact": False, "solver": "euler"}], ids=str)
+def test_a_compiled_update_is_the_references(tmp_path, changes, monkeypatch):
+    """Against float64: of its gradient 3e-5 are rounding, as for the reference in float32."""
+    monkeypatch.setattr(CompiledUpdate, "WORTHWHILE", 0)
+    times, group = torch.arange(6) / 24, Ranks(0, 1, torch.device("cpu"))
+    settings = config(tmp_path, tmp_path, backend="compile", micro_batch=16)
+    model = GaussianNND(NNDConfig(hidden=37, **changes))
+    for p in model.parameters():
+        torch.nn.init.normal_(p, std=0.15)
+    exact = copy.deepcopy(model).double()
+    states = [motions.generate(name, 1, seed=3).states[:, :6] for name in motions.STATE32]
+    target = torch.cat(states)
+    made = make_update(model, times, settings, group)
+    assert isinstance(made, CompiledUpdate)
+    terms = made(target, 40)
+    expected = ReferenceUpdate(exact, times, settings, group)(target.double(), 40)
+    assert terms == pytest.approx(expected, rel=1e-5, abs=1e-7)
+    for p, q in zip(model.parameters(), exact.parameters(), strict=True):
+        if q.grad is not None:
+            assert (p.grad - q.grad).norm() < 3e-5 * q.grad.norm() + 1e-6
+    with torch.no_grad():
+        predicted = model.rollout(target[:, 0], times)
+    torch.testing.assert_close(made.predict(target[:, 0]), predicted, atol=1e-5, rtol=0)
+
+
+@pytest.mark.parametrize("place", ["before", "after"])
+def test_a_flag_wins_over_the_preset(place):
+    """Also one whose value is the paper's: 100 epochs were silently 6."""
+    words = ["train", "--data", "d", "--out", "o"]
+    preset, flags = ["--preset", "laptop"], ["--epochs", "100", "--seed", "5"]
+    plain = app.parse([*words, *preset])
+    assert (plain.epochs, plain.lr, plain.lr_min) == (6, 2e-3, 1e-4)
+    chosen = app.parse([*words, *(preset + flags if place == "before" else flags + preset)])
+    assert (chosen.epochs, chosen.lr, chosen.seed) == (100, 2e-3, 5)
+    assert app.parse([*words, "--preset=laptop", "--lr", "1e-4"]).lr == 1e-4
+    assert app.parse([*words, "--preset", "paper"]).epochs == app.parse(words).epochs == 100
 
 
 @pytest.mark.parametrize("changes", [{"epochs": 0}, {"lr": 0.0}, {"micro_batch": 0}])
@@ -338,7 +416,7 @@ def test_checkpoints_that_are_none(tmp_path, small_state32):
 
 def test_pretrained_beats_the_physics_prior(small_state32):
     from newtongs.dynamics import BASELINES
-    from newtongs.evaluation import evaluate
+    from newtongs.paper.evaluation import evaluate
 
     model = load_pretrained()
     methods = {"physics_prior_se3": BASELINES["physics_prior_se3"], "newtongs": model.rollout}

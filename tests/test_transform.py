@@ -6,10 +6,11 @@ import numpy as np
 import pytest
 import torch
 
-from newtongs import rotations
-from newtongs.errors import InputError
-from newtongs.render.prepare import prepare
+from newtongs.base import rotations
+from newtongs.base.errors import InputError
+from newtongs.base.state import State, make, replace
 from newtongs.render.reference import draw
+from newtongs.render.splat import prepare
 from newtongs.scene import sh
 from newtongs.scene.cameras import Camera, orbit
 from newtongs.scene.frames import AnimatedScene, frames
@@ -24,7 +25,6 @@ from newtongs.scene.transform import (
     turn,
     unpack_symmetric,
 )
-from newtongs.state import State, make, replace
 
 FORMS = ("main", "impl")
 

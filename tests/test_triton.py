@@ -21,7 +21,7 @@ import sys
 import torch
 from dataclasses import replace
 from newtongs import GaussianNND, NNDConfig, make_state
-from newtongs.dynamics.backends.triton_rollout import FusedRollout
+from newtongs.dynamics.backends.triton_rollout import TritonRollout
 
 passes, rows, frames = (int(x) for x in sys.argv[1:4])
 config = json.loads(sys.argv[4])
@@ -44,7 +44,7 @@ times = torch.arange(frames) * 0.045  # two substeps a frame
 cotangent = torch.randn(rows, frames, 22, device=device)
 cotangent[..., 19:] = 0  # the material is constant
 
-fused = FusedRollout(model, times, rows=rows, passes=passes, scale=1.0)
+fused = TritonRollout(model, times, rows=rows, passes=passes, scale=1.0)
 out = fused(z0)
 (out * cotangent).sum().backward()
 fused.collect()
@@ -79,7 +79,7 @@ def run(passes, rows, frames=2, **config):
     assert done.returncode == 0, done.stderr[-2000:]
     hits, value, gradient, network = done.stdout.split()
     at_best = hopper() and passes == 3 and rows % 4 == 0
-    assert network == ("HopperNetwork" if at_best else "FusedNetwork")
+    assert network == ("HopperNetwork" if at_best else "TritonNetwork")
     return int(hits), float(value), float(gradient)
 
 
@@ -133,13 +133,13 @@ def test_blocks_that_are_not_full_agree_with_float64(rows, hidden):
 TWICE = """
 import torch
 from newtongs import load_pretrained, make_state
-from newtongs.dynamics.backends.hopper_network import HopperNetwork
-from newtongs.dynamics.backends.triton_rollout import FusedRollout
+from newtongs.dynamics.backends.gluon_networks import HopperNetwork
+from newtongs.dynamics.backends.triton_rollout import TritonRollout
 
 torch.manual_seed(0)
 model = load_pretrained().to("cuda")
 z0 = torch.rand(60_000, 22, device="cuda") + 0.2
-fused = FusedRollout(model, torch.arange(4) / 24, rows=len(z0), passes=3, scale=1.0)
+fused = TritonRollout(model, torch.arange(4) / 24, rows=len(z0), passes=3, scale=1.0)
 assert type(fused.f) is HopperNetwork
 
 def gradients():
@@ -170,7 +170,7 @@ from triton.compiler import compile
 from triton.experimental.gluon import language as gl
 from triton.experimental.gluon._runtime import GluonASTSource
 from newtongs.dynamics.backends import gluon_networks as kernels
-from newtongs.dynamics.backends.hopper_network import BOTTOM, FORWARD, ONE_LAYER
+from newtongs.dynamics.backends.gluon_networks import BOTTOM, FORWARD, ONE_LAYER
 
 def blocks(*shape, kind="fp16"):
     dtype = {"fp16": gl.float16, "fp32": gl.float32}[kind]
@@ -238,10 +238,10 @@ def test_kernels_compile_for_hopper_within_its_shared_memory(hidden):
 
 LOSS = """
 import torch
-from newtongs.state import project
-from newtongs.training.config import LossWeights
-from newtongs.training.fused_loss import objective_and_gradient
-from newtongs.training.loss import objective
+from newtongs.base.state import project
+from newtongs.paper.training.config import LossWeights
+from newtongs.paper.training.cuda import objective_and_gradient
+from newtongs.paper.training.loss import objective
 
 torch.manual_seed(0)
 device = "cuda" if torch.cuda.is_available() else "cpu"
@@ -310,11 +310,11 @@ def test_the_predictor_takes_any_number_of_objects(rows):
 
 
 def test_kernels_are_compiled_and_not_run_ahead():
-    from newtongs.dynamics.backends.ahead import compiled_ahead, launch
+    from newtongs.dynamics.backends.precompile import launch, precompile
 
     kernel = Noting()
     launch(kernel, (3,))(1, ROWS=2)
-    with compiled_ahead():
+    with precompile():
         launch(kernel, (3,))(1, ROWS=2)
     launch(kernel, (3,))(1, ROWS=2)
     assert [what for what, *_ in kernel.noted] == ["run", "compile", "run"]
@@ -338,7 +338,7 @@ def test_two_frames_need_the_kernels_of_any_number(monkeypatch):
             ),
         )
         times = torch.arange(frames) / 24
-        run(triton_rollout.FusedRollout(GaussianNND(), times, rows=100))
+        run(triton_rollout.TritonRollout(GaussianNND(), times, rows=100))
         return noted
 
     def update_and_validation(rollout):
@@ -350,3 +350,12 @@ def test_two_frames_need_the_kernels_of_any_number(monkeypatch):
     ahead = launched(2, lambda rollout: rollout.compile())
     assert ahead == launched(6, update_and_validation)
     assert len({name for name, *_ in ahead}) == 11
+
+
+def test_rows_beyond_half_precision_are_made_again():
+    from newtongs.dynamics.backends import repaired
+
+    states = torch.zeros(4, 3, 22)
+    states[1, 2, 7], states[3, 0, 0] = torch.nan, torch.inf
+    found = repaired(states, lambda rows: torch.full((int(rows.sum()), 3, 22), 5.0))
+    assert found.amax((1, 2)).tolist() == [0, 5, 0, 5]

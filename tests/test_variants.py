@@ -4,10 +4,10 @@ import pytest
 import torch
 
 from newtongs import GaussianNND, InputError, State, load_pretrained, make_state
+from newtongs.base.state import LAYOUT
 from newtongs.dynamics.backends import predictor
 from newtongs.dynamics.variants import choose, rigid, rigid_state
 from newtongs.dynamics.weights import remove_branches
-from newtongs.state import LAYOUT
 
 TIMES = torch.arange(25, dtype=torch.float64) / 24
 DYNAMICS = ("learned", "structured", "analytic")

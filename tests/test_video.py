@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 import torch
 
-from newtongs.errors import InputError
+from newtongs.base.errors import InputError
 from newtongs.render import Rendering, contact_sheet, write_png, write_video
 from newtongs.render.video import to_bytes
 
@@ -143,7 +143,7 @@ import sys
 for name in ("PIL", "imageio", "imageio_ffmpeg"):
     sys.modules[name] = None
 import numpy as np
-from newtongs.errors import InputError
+from newtongs.base.errors import InputError
 from newtongs.render import write_png, write_video
 x = np.zeros((4, 4, 3))
 write_png({str(tmp_path / "a.png")!r}, x)

@@ -7,14 +7,13 @@ import torch
 from export_samples import bouncing, park
 
 from newtongs import cli
-from newtongs.errors import InputError
+from newtongs.base.errors import InputError
 from newtongs.exports import export
-from newtongs.render.veils import EXTENT, REACH, gaps, veiled
-from newtongs.render.viewpoints import Viewpoint, clear_camera, clear_viewpoint, frames_seen
 from newtongs.scene import GaussianScene, join
 from newtongs.scene.animation import About, Animation, ObjectAbout
 from newtongs.scene.frames import FIRST
-from newtongs.scene.framing import (
+from newtongs.views.camera_occlusion import EXTENT, REACH, gaps, veiled
+from newtongs.views.framing import (
     default_camera,
     follow_path,
     orbit_path,
@@ -22,6 +21,7 @@ from newtongs.scene.framing import (
     smoothed,
     swept_points,
 )
+from newtongs.views.viewpoints import Viewpoint, clear_camera, clear_viewpoint, frames_seen
 
 pytest.importorskip("numba")
 

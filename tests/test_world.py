@@ -10,21 +10,21 @@ import torch
 
 import newtongs
 import newtongs.dynamics.search
-from newtongs import GaussianNND, InputError, Simulation, State, cli, make_state, rotations
+from newtongs import GaussianNND, InputError, Simulation, State, cli, make_state
+from newtongs.base import rotations
 from newtongs.dynamics import FLOOR, Box, Dynamics, Plane, floor
-from newtongs.dynamics.backends import predictor
-from newtongs.dynamics.backends.numba_few import rollout_cpu
-from newtongs.dynamics.backends.numba_gradient import CompiledRollout
+from newtongs.dynamics.backends import backend, predictor
+from newtongs.dynamics.backends.numba_rollout import rollout_cpu
 from newtongs.dynamics.surfaces import touch, turned, upright
 from newtongs.dynamics.variants import choose
+from newtongs.physics import Body, Shape, Surroundings, Track
+from newtongs.physics.bodies import lowest
+from newtongs.physics.bounce import damping, rebound
+from newtongs.physics.colliders import collider, merged
+from newtongs.samples import template
 from newtongs.scene import GaussianScene, WorldFrame, join
-from newtongs.scene.find.density import Grid, density, optical_depth
-from newtongs.scene.placing import moved
-from newtongs.templates import template
-from newtongs.world import Body, Shape, Surroundings, Track
-from newtongs.world.bodies import lowest
-from newtongs.world.bounce import damping, rebound
-from newtongs.world.colliders import collider, merged
+from newtongs.scene.similarity import moved
+from newtongs.segment.voxels import Grid, density, optical_depth
 
 HERE = WorldFrame.identity()
 
@@ -67,7 +67,7 @@ def test_a_plane_answers_as_the_floor_does_in_its_own_frame(seed):
     offset = 0.7
     plane, z = Plane(tuple(normal.tolist()), offset), some_states(seed=seed)
     there = turned(z, q)
-    there = newtongs.state.replace(there, p=State(there).p + offset * normal)
+    there = newtongs.base.state.replace(there, p=State(there).p + offset * normal)
     assert torch.allclose(plane.gap(there), floor.gap(z), atol=1e-6)
     got, want = plane.jump(there, floor.jump), turned(floor.jump(z), q)
     assert torch.allclose(State(got).p, State(want).p + offset * normal, atol=1e-6)
@@ -156,7 +156,7 @@ def test_a_surface_of_ones_own_needs_the_papers_engine():
             return torch.where(State(z).v[..., 1] > 0, 2 - State(z).p[..., 1], torch.inf)
 
         def jump(self, z, response):
-            return newtongs.state.replace(z, v=-State(z).v)
+            return newtongs.base.state.replace(z, v=-State(z).v)
 
     thing = Body(make_state(p=(0, 1, 0), v=(0, 6, 0), s=(0.2, 0.2, 0.2)), Shape.ball(0.2))
     around = Surroundings((FLOOR, Ceiling()))
@@ -190,8 +190,9 @@ def test_fast_paths_serve_exactly_their_type():
     assert torch.equal(held[:, -1], held[:, 0])
     with pytest.raises(InputError, match="Other"):
         rollout_cpu(Other(), z, times)
-    assert CompiledRollout.supports(GaussianNND())
-    assert not CompiledRollout.supports(Other())
+    assert backend(GaussianNND()) == "numba"
+    assert backend(GaussianNND().double()) is None
+    assert backend(Other()) is None
 
 
 def test_engines_agree_on_what_can_be_set():
@@ -357,8 +358,9 @@ def test_the_floor_goes_as_far_as_it_is_seen():
     assert len(solid.boxes) < 100
 
 
+@pytest.mark.slow
 def test_too_many_boxes_are_fewer_and_coarser_far_away(monkeypatch):
-    from newtongs.world import colliders
+    from newtongs.physics import colliders
 
     g = torch.Generator().manual_seed(0)
     x = 10 * (torch.rand(20_000, 3, generator=g) - 0.5)
@@ -484,7 +486,7 @@ def test_collider_command_writes_the_boxes(tmp_path, capsys):
         ([], "SCENE.ply"),
         (["sunny_prak"], "sunny_park"),
         (["sunny_park", "--out", "c.obj"], ".glb"),
-        (["sunny_park", "--cell", "0"], "positive"),
+        (["sunny_park", "--cell", "0"], "above 0"),
         (["sunny_park", "--select", "id:9"], "no object with id 9"),
     ],
 )

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from scipy.optimize import nnls
 
-from newtongs.world.apart import is_apart, make_room
+from newtongs.physics.gjk import is_apart, make_scratch
 
 LOW, HIGH = np.array([-0.1, -2.0, -0.02]), np.array([0.1, 0.0, 0.02])  # long and thin
 CORNERS = np.array([[x, y, z] for x in (0, 1) for y in (0, 1) for z in (0, 1)])
@@ -22,7 +22,7 @@ def distance(points, low, high):
 
 def apart(points, limit):
     middle = 0.5 * (points.min(0) + points.max(0))
-    return is_apart(points, LOW, HIGH, middle, limit, make_room())
+    return is_apart(points, LOW, HIGH, middle, limit, make_scratch())
 
 
 @pytest.mark.parametrize("seed", range(40))

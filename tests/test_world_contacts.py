@@ -4,18 +4,17 @@ import numpy as np
 import pytest
 import torch
 
-from newtongs.actors import make_bodies
-from newtongs.animator import frame_times
-from newtongs.errors import InputError
+from newtongs.base.errors import InputError
+from newtongs.base.state import State, make
 from newtongs.factory.casts import PHYSICS, candidates, make_cast
 from newtongs.factory.contacts import floor_contacts
 from newtongs.factory.spec import Spec
-from newtongs.pushes import Push
-from newtongs.stage import floor_of, opened
-from newtongs.state import State, make
-from newtongs.world import Body, Shape, Simulation
-from newtongs.world.contacts import SCENE, Contacts
-from newtongs.world.mujoco_engine import TICKS
+from newtongs.physics import Body, Shape, Simulation
+from newtongs.physics.contacts import SCENE, Contacts
+from newtongs.physics.mujoco_engine import TICKS
+from newtongs.pipeline.run import frame_times
+from newtongs.pipeline.source import floor_of, open_source
+from newtongs.pipeline.spec import ObjectSpec
 
 G = 9.81
 
@@ -26,14 +25,14 @@ def ball(**state):
 
 @pytest.fixture(scope="module")
 def bowling():
-    place = opened("bowling")
+    place = open_source("bowling")
     spec = Spec("test", ("bowling",))
     floor = floor_of(place)
     masks, _ = candidates(spec, place, floor)
     cast = make_cast(place, floor, PHYSICS["world"], ["id:0"], spec, "all", masks)
-    push = Push(velocity=(5.0, 1.0, 0.3), spin=(1.0, 2.0, -10.0), restitution=0.6, mass=2.0)
-    bodies = make_bodies(cast.stage, [push], PHYSICS["world"], 2.0, None, cast.shapes)
-    return bodies, cast.ground.surroundings
+    push = ObjectSpec(velocity=(5.0, 1.0, 0.3), spin=(1.0, 2.0, -10.0), restitution=0.6, mass=2.0)
+    setup = cast.setup.with_objects([push])
+    return setup.bodies, setup.fixed.surroundings
 
 
 def followed(bodies, around, times):
@@ -130,7 +129,7 @@ def test_the_papers_floor_gives_what_its_event_gives():
 def test_contacts_must_be_asked_for():
     with pytest.raises(InputError, match="record=True"):
         _ = Simulation([ball(p=(0, 1, 0))]).contacts
-    with pytest.raises(InputError, match="recorded by mujoco"):
+    with pytest.raises(InputError, match="expected the engine 'mujoco'"):
         Simulation([ball(p=(0, 1, 0))], engine="paper", record=True)
     assert len(Contacts.none().frame) == 0
     assert Contacts.none().impulse.shape == (0, 3)

@@ -4,10 +4,10 @@ import pytest
 import torch
 
 from newtongs import make_state
+from newtongs.base.state import State
 from newtongs.dynamics.config import NNDConfig
 from newtongs.dynamics.gaussian_nnd import GaussianNND
-from newtongs.state import State
-from newtongs.world import forces
+from newtongs.physics import mujoco_engine
 
 
 def states() -> torch.Tensor:
@@ -49,9 +49,9 @@ def test_they_are_those_of_the_dynamics_bit_for_bit(kind, config, quick, dtype):
     dynamics, z = kind(config).to(dtype), states()
     with torch.no_grad():
         dynamics.c_v.fill_(-0.3)  # its sign does not count
-    assert forces._is_newtons(dynamics) == quick
+    assert mujoco_engine._is_newtons(dynamics) == quick
     rate = State(dynamics.rates(z.to(dtype)).detach().double())
-    linear, turning = forces.accelerations(dynamics, z)
+    linear, turning = mujoco_engine.accelerations(dynamics, z)
     assert torch.equal(torch.from_numpy(linear), rate.v)
     assert torch.equal(torch.from_numpy(turning), rate.w)
     assert rate.v.any() == config.prior

@@ -5,14 +5,14 @@ import math
 import pytest
 import torch
 
-from newtongs import rotations
-from newtongs.errors import InputError
+from newtongs.base import rotations
+from newtongs.base.errors import InputError
+from newtongs.base.state import DIM, State, make
 from newtongs.scene.animation import Animation, continuous
-from newtongs.scene.find.floor import find_floor
 from newtongs.scene.gaussians import GaussianScene
 from newtongs.scene.transform import affine, transform
 from newtongs.scene.world_frame import WorldFrame, shortest_turn
-from newtongs.state import DIM, State, make
+from newtongs.segment.floor.finding import find_floor
 
 
 def directions(n):
@@ -194,7 +194,7 @@ def test_two_nodes_make_the_affine():
     animation = random_animation()
     for index in animation.states:
         A, b = animation.affines(index)
-        node = animation.placement(index)
+        node = animation.node_track(index)
         outer = rotations.to_matrix(node.rotation) * node.scale.unsqueeze(-2)
         both = outer @ rotations.to_matrix(node.inner_rotation)
         assert torch.allclose(both, A, atol=1e-9)

@@ -9,9 +9,9 @@ import torch
 
 from newtongs import make_state
 from newtongs.dynamics.surfaces import FLOOR, Box
-from newtongs.world import Body, Shape, Simulation, mujoco_engine, nearby
-from newtongs.world.mujoco_engine import MujocoEngine
-from newtongs.world.surroundings import Surroundings
+from newtongs.physics import Body, Shape, Simulation, active_boxes, mujoco_engine
+from newtongs.physics.bodies import Surroundings
+from newtongs.physics.mujoco_engine import MujocoEngine
 
 CELL, TICK = 0.1, 1 / 3840
 TIMES = torch.arange(1, 49) / 24
@@ -49,7 +49,7 @@ def engine_of(simulation: Simulation) -> MujocoEngine:
 
 
 def made(monkeypatch, *, near: bool) -> Simulation:
-    monkeypatch.setattr(nearby, "FEWEST", 1 if near else 10**9)
+    monkeypatch.setattr(active_boxes, "FEWEST", 1 if near else 10**9)
     simulation = Simulation(crowd(), surroundings=hills())
     assert engine_of(simulation).nearby.useful == near
     return simulation
@@ -114,7 +114,9 @@ def test_how_far_points_have_moved_is_not_underestimated(angle):
     now = np.empty(4)
     mujoco.mju_mulQuat(now, turn, q)
     shift = angle * random.normal(size=3)
-    moved = nearby._moved(np.concatenate([shift, now]), np.concatenate([np.zeros(3), q]), 0, 1.0)
+    moved = active_boxes._moved(
+        np.concatenate([shift, now]), np.concatenate([np.zeros(3), q]), 0, 1.0
+    )
     farthest = 2 * np.sin(angle / 2)  # of points at a distance of one, at right angles to the axis
     assert moved == pytest.approx(np.linalg.norm(shift) + farthest, rel=1e-6)
 
@@ -169,7 +171,7 @@ def test_with_too_few_slots_it_goes_on_with_more_bit_for_bit(monkeypatch):
 def test_contacts_are_recorded_the_same_with_more_slots(monkeypatch):
     tables = []
     for near in (False, True):
-        monkeypatch.setattr(nearby, "FEWEST", 1 if near else 10**9)
+        monkeypatch.setattr(active_boxes, "FEWEST", 1 if near else 10**9)
         monkeypatch.setattr(mujoco_engine, "SLOTS", 1)
         simulation = Simulation(crowd(), surroundings=hills(), record=True)
         simulation.run(TIMES)

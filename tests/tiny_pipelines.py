@@ -26,7 +26,7 @@ from transformers import (
     logging,
 )
 
-from newtongs.datasets.common12 import MOTIONS
+from newtongs.paper.datasets.common12 import MOTIONS
 
 CHANNELS = 4  # of CogVideoX's latent pictures
 LETTERS = "▁abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ.,-"

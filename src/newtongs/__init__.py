@@ -1,11 +1,10 @@
 """Make Gaussian-splatting objects move.
 
-The pipeline: the Gaussians of an object in a **scene** are lifted to a 22-number **state**
-(:class:`State`), which a hybrid **dynamics** model (:class:`GaussianNND`) advances, in a **world**
-(:class:`Simulation`) where objects meet each other and the scene; poses and scales move the
-Gaussians, which **render** draws and **exports** writes. :func:`animate` is all of it in one call.
-Beside it stand the **motions** that give ground truth, the **datasets** made of
-them, **training** and **evaluation**.
+:func:`animate` runs the whole pipeline. It lifts the Gaussians of an object to a 22-number state
+(:class:`State`). A hybrid dynamics model (:class:`GaussianNND`) advances that state in a
+:class:`Simulation`, where objects collide with each other and with the scene. The resulting poses
+and scales move the Gaussians, which :mod:`render` draws and :mod:`exports` writes. The paper's part
+(:mod:`motions` as ground truth, data sets, training, evaluation) stands beside it.
 
 >>> import newtongs, torch
 >>> z0 = newtongs.make_state(p=(0, 2, 0), v=(1, 0, 0), s=(0.3, 0.3, 0.3))
@@ -17,65 +16,67 @@ torch.Size([64, 3])
 from importlib import import_module
 from typing import TYPE_CHECKING
 
-from .lazy import hook
+from .base.lazy import hook
 
 if TYPE_CHECKING:
     from . import (
-        datasets,
         dynamics,
-        evaluation,
         exports,
-        figures,
+        forecast,
+        formats,
         motions,
+        paper,
+        physics,
         render,
-        rotations,
+        samples,
         scene,
-        templates,
-        training,
-        world,
+        segment,
+        views,
     )
-    from .animator import animate
+    from .base.errors import InputError
+    from .base.state import State, as_states, project
+    from .base.state import make as make_state
     from .dynamics import GaussianNND, NNDConfig
     from .dynamics.weights import load_model, load_pretrained
-    from .errors import InputError
-    from .exports import export
-    from .pushes import Physics, Push
+    from .formats.files import load as load_scene
+    from .formats.files import save as save_scene
+    from .physics import Simulation
+    from .pipeline.run import animate
+    from .pipeline.spec import ObjectSpec, Physics, Place
     from .scene import Camera, GaussianScene
-    from .scene.io.formats import load as load_scene
-    from .scene.io.formats import save as save_scene
-    from .state import State, as_states, project
-    from .state import make as make_state
-    from .world import Simulation
 
 __version__ = "0.1.0"
 
 _MODULES = (
-    "datasets", "dynamics", "evaluation", "exports", "figures", "motions", "render", "rotations",
-    "scene", "templates", "training", "world",
+    "dynamics", "exports", "forecast", "formats", "motions", "paper", "physics", "render",
+    "samples", "scene", "segment", "views",
 )  # fmt: skip
 _NAMES = {
     "Camera": ("scene", "Camera"),
     "GaussianNND": ("dynamics", "GaussianNND"),
     "GaussianScene": ("scene", "GaussianScene"),
-    "InputError": ("errors", "InputError"),
+    "InputError": ("base.errors", "InputError"),
     "NNDConfig": ("dynamics", "NNDConfig"),
-    "Physics": ("pushes", "Physics"),
-    "Push": ("pushes", "Push"),
-    "Simulation": ("world", "Simulation"),
-    "State": ("state", "State"),
-    "animate": ("animator", "animate"),
-    "as_states": ("state", "as_states"),
-    "export": ("exports", "export"),
+    "ObjectSpec": ("pipeline.spec", "ObjectSpec"),
+    "Physics": ("pipeline.spec", "Physics"),
+    "Place": ("pipeline.spec", "Place"),
+    "Simulation": ("physics", "Simulation"),
+    "State": ("base.state", "State"),
+    "animate": ("pipeline.run", "animate"),
+    "as_states": ("base.state", "as_states"),
     "load_model": ("dynamics.weights", "load_model"),
     "load_pretrained": ("dynamics.weights", "load_pretrained"),
-    "load_scene": ("scene.io.formats", "load"),
-    "make_state": ("state", "make"),
-    "project": ("state", "project"),
-    "save_scene": ("scene.io.formats", "save"),
+    "load_scene": ("formats.files", "load"),
+    "make_state": ("base.state", "make"),
+    "project": ("base.state", "project"),
+    "save_scene": ("formats.files", "save"),
 }
 
-# A scene's layer knows no exports; the top, which knows both, says who shows an animation.
-hook("animation as html", f"{__name__}.exports.notebook", "shown")
+# Saving, showing and drawing an animation belong to layers above its own; they are registered here.
+hook("animation as html", f"{__name__}.exports.notebook", "notebook_html")
+hook("animation saved", f"{__name__}.exports", "save")
+hook("animation shown", f"{__name__}.exports.notebook", "show")
+hook("animation drawn", f"{__name__}.views.viewpoints", "picture_at")
 
 __all__ = [
     "Camera",
@@ -83,36 +84,36 @@ __all__ = [
     "GaussianScene",
     "InputError",
     "NNDConfig",
+    "ObjectSpec",
     "Physics",
-    "Push",
+    "Place",
     "Simulation",
     "State",
     "animate",
     "as_states",
-    "datasets",
     "dynamics",
-    "evaluation",
-    "export",
     "exports",
-    "figures",
+    "forecast",
+    "formats",
     "load_model",
     "load_pretrained",
     "load_scene",
     "make_state",
     "motions",
+    "paper",
+    "physics",
     "project",
     "render",
-    "rotations",
+    "samples",
     "save_scene",
     "scene",
-    "templates",
-    "training",
-    "world",
+    "segment",
+    "views",
 ]
 
 
 def __getattr__(name: str) -> object:
-    """Import public names on first use, so that ``import newtongs`` stays quick."""
+    """Import public names on first use, so that ``import newtongs`` is fast."""
     if name in _MODULES:
         return import_module(f".{name}", __name__)
     if name in _NAMES:

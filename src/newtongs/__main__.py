@@ -8,17 +8,17 @@ import threading
 import traceback
 from typing import NoReturn
 
-from .leaving import leave
+from .base.process import leave
 
 CLOSED_PIPE = 1
 
 
 def main() -> NoReturn:
-    """Settle how idle threads wait, then run the command line.
+    """Set how idle threads wait, then run the command line.
 
-    OpenMP's threads spin while they wait. Beside another busy process that makes every small
-    operation wait for the scheduler, ten times slower in all; the policy must be set before torch
-    is imported.
+    By default, idle OpenMP threads spin. When another process is busy, every small operation then
+    waits for the scheduler and the command runs ten times slower. The policy must be set before
+    torch is imported.
     """
     signal.signal(signal.SIGINT, leave)  # the libraries take seconds to load
     os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
@@ -38,9 +38,9 @@ def main() -> NoReturn:
 
 
 def close(code: int) -> NoReturn:
-    """What Python does at its end, with Ctrl-C still heard, and no farther than that."""
+    """Do what Python does at exit, but keep responding to Ctrl-C, then end the process."""
     for thread in threading.enumerate():
-        # One whose start was interrupted is listed, and does not live.
+        # A thread whose start was interrupted is listed but not alive.
         if thread is not threading.current_thread() and thread.is_alive() and not thread.daemon:
             thread.join()
     atexit._run_exitfuncs()

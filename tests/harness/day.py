@@ -24,7 +24,7 @@ WARM = 8  # animations after which every cache is filled
 WORK = """
 import json, re, sys
 from pathlib import Path
-from newtongs.animator import animate
+from newtongs.pipeline.run import animate
 from newtongs.exports import export
 out, first, count, step = Path(sys.argv[1]), *map(int, sys.argv[2:5])
 scenes, formats = sys.argv[5].split(","), sys.argv[6].split(",")
@@ -98,7 +98,7 @@ def day(work: Path, animations: int, processes: int) -> int:
 def broken(out: Path) -> list[str]:
     """Files that do not read back, and json files that do not fit their npz."""
     from newtongs.exports import load_animation
-    from newtongs.scene import load
+    from newtongs.formats import load
 
     found = []
     for path in sorted(out.iterdir()):

@@ -25,18 +25,17 @@ from pathlib import Path
 import torch
 
 from newtongs import GaussianNND, load_pretrained
+from newtongs.base.errors import InputError
+from newtongs.base.state import CHANNELS, DIM, LARGEST, LAYOUT, SMALLEST_QUATERNION, State, project
 from newtongs.dynamics.backends import advance, predictor
-from newtongs.dynamics.backends.context import likeliest_predictor
-from newtongs.dynamics.backends.numba_few import rollout_cpu
+from newtongs.dynamics.backends.numba_rollout import rollout_cpu
 from newtongs.dynamics.config import NNDConfig
-from newtongs.dynamics.context import ContextNND, load_pretrained_context
-from newtongs.dynamics.context.fitting import predict
 from newtongs.dynamics.surfaces import FLOOR
 from newtongs.dynamics.variants import choose
-from newtongs.errors import InputError
-from newtongs.state import CHANNELS, DIM, LARGEST, State, project, simulable
-from newtongs.world import Body, Shape, Simulation
-from newtongs.world.mujoco_engine import FARTHEST, HELD, TICKS
+from newtongs.forecast import ContextNND, load_pretrained_context
+from newtongs.forecast.fitting import predict
+from newtongs.physics import Body, Shape, Simulation
+from newtongs.physics.mujoco_engine import FARTHEST, HELD, TICKS
 
 CHUNK = 50_000
 FEW = 50  # states of a chunk that are predicted one by one
@@ -46,11 +45,17 @@ TOGETHER = 32  # states that MuJoCo simulates at once
 FAST = 100.0  # a box that moves or spins so fast is simulated alone: many of these are refused
 MUJOCO_FRAMES = 5  # of 999 states that left all bounds within nine frames 964 did within five
 # Paths that are given what was checked before: bodies, and what a model is shown.
-CHECKED = ("paper engine", "the model", "compiled, one", "CUDA, the model", "CUDA, one kernel")
+CHECKED = ("paper engine", "the model", "CUDA, the model")
 SPECIAL = torch.tensor(
     [0.0, -0.0, 1e-45, 1e-38, 1e-8, 1e-4, 6e-4, 1.0, LARGEST, 1.001 * LARGEST, 3.4e38,
      torch.inf, torch.nan]
 )  # fmt: skip
+
+
+def simulable(z):
+    """Which of the states ``(..., 22)`` ``require_simulable`` takes."""
+    turned = z[..., LAYOUT["q"]].abs().amax(-1) >= SMALLEST_QUATERNION
+    return (z.abs() <= LARGEST).all(-1) & turned
 
 
 def drawn(n: int, seed: int) -> torch.Tensor:
@@ -113,27 +118,21 @@ def paths(model: GaussianNND):
 
 
 def of_context(model: ContextNND):
-    """ContextNND: all rows by the model, a few by the compiled code for one, and as animate asks.
+    """ContextNND: all rows by the model, and a few as animate asks.
 
     Its edge, where states are refused, is the last.
     """
-    one = likeliest_predictor(model)
     here = {
         "the model": lambda z: torch.no_grad()(model.likeliest)(z, times()),
-        "compiled, one": lambda z: torch.cat([one(x, times()) for x in z[:FEW].split(1)]),
         "of any size": lambda z: torch.stack([predict(model, x, times()) for x in z[:FEW]]),
     }
     return here | (context_on_cuda(model) if torch.cuda.is_available() else {})
 
 
 def context_on_cuda(model: ContextNND):
-    """The model and its fused kernel on the GPU."""
+    """The model on the GPU."""
     there = copy.deepcopy(model).cuda()
-    fused = likeliest_predictor(there)
-    return {
-        "CUDA, the model": lambda z: torch.no_grad()(there.likeliest)(z.cuda(), times()).cpu(),
-        "CUDA, one kernel": lambda z: fused(z.cuda(), times()).cpu(),
-    }
+    return {"CUDA, the model": lambda z: torch.no_grad()(there.likeliest)(z.cuda(), times()).cpu()}
 
 
 def on_cuda(model: GaussianNND):
@@ -365,7 +364,7 @@ def walk_chunk(seed: int, chunk: int, only: Sequence[str], share: int) -> Note:
 
 
 def table(counts: dict[str, Count], states: int) -> str:
-    """As it stands in SECURITY.md."""
+    """As it stands in RESULTS.md."""
     lines = [f"{states:,} states", "| path | finite | refused | lost | wrongly taken | seconds |"]
     lines += ["|---|---|---|---|---|---|"]
     for name, c in counts.items():

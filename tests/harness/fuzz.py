@@ -108,7 +108,7 @@ def damaged(kind: str, index: int, reader, paths: list[Path]):
 
 def one_file(reader, folder: Path) -> str | None:
     """None where sound content came out, the line where it was refused."""
-    from newtongs.errors import InputError
+    from newtongs.base.errors import InputError
 
     try:
         with warnings.catch_warnings():
@@ -306,7 +306,7 @@ def main() -> None:
 
 
 def table(tallies: dict[str, Tally]) -> str:
-    """As it stands in SECURITY.md, and every failure."""
+    """As it stands in RESULTS.md, and every failure."""
     lines = ["| kind | files | read | refused | failed | slowest, s | most memory, MB |"]
     lines += ["|---|---|---|---|---|---|---|"]
     total = Tally()

@@ -192,7 +192,7 @@ GROWING = re.compile(r"metrics\.jsonl|last\.safetensors|best\.safetensors|manife
 
 def is_left(path: Path) -> bool:
     """A temporary file that nobody needs any more; libraries keep their own."""
-    return bool(LEFTOVER.fullmatch(path.name)) or path.name.startswith("newtongs-scratch-")
+    return bool(LEFTOVER.fullmatch(path.name)) or path.name.startswith("newtongs-work-")
 
 
 def main() -> None:
@@ -229,7 +229,7 @@ def walk(kills: int, commands: list[str], work: Path, tell: Callable[[str], None
 
 
 def table(tallies: dict[str, Tally]) -> str:
-    """As it stands in SECURITY.md, and every failure."""
+    """As it stands in RESULTS.md, and every failure."""
     lines = ["| command | killed | interrupted | done before | wrong |", "|---|---|---|---|---|"]
     for name, x in tallies.items():
         lines.append(f"| {name} | {x.killed} | {x.interrupted} | {x.finished} | {len(x.failed)} |")

@@ -14,7 +14,7 @@ import torch
 sys.path.insert(0, str(Path(__file__).parent.parent))
 
 from harness.damage import any_damage, within_gzip, within_header, within_json, within_zip
-from newtongs.errors import InputError
+from newtongs.base.errors import InputError
 
 PIXELS = 32
 
@@ -59,14 +59,14 @@ def scene_file(name: str, within=any_damage, make=None, first: str | None = None
     def write(folder: Path) -> list[Path]:
         from test_scene import random_scene
 
-        from newtongs.scene import save
+        from newtongs.formats import save
 
         path = folder / name
         (make or (lambda p: save(random_scene(60, 1), p)))(path)
         return [path]
 
     def read(folder: Path) -> Any:
-        from newtongs.scene import load
+        from newtongs.formats import load
 
         return load(folder / (first or name))
 
@@ -110,7 +110,7 @@ def sog_folder(folder: Path) -> list[Path]:
 
     from test_scene import random_scene
 
-    from newtongs.scene import save
+    from newtongs.formats import save
 
     save(random_scene(60, 1), folder / "x.sog")
     with zipfile.ZipFile(folder / "x.sog") as archive:
@@ -137,7 +137,7 @@ def load_in(name: str):
     """A scene of the folder."""
 
     def read(folder: Path) -> Any:
-        from newtongs.scene import load
+        from newtongs.formats import load
 
         return load(folder / name)
 
@@ -158,7 +158,7 @@ def dump(name: str) -> Reader:
         return [folder / name]
 
     def read(folder: Path) -> Any:
-        from newtongs.scene.io.dumps import open_dump
+        from newtongs.formats.dumps import open_dump
 
         return [x.float().isfinite().all() for x in open_dump(folder / name).frames()]
 
@@ -205,7 +205,7 @@ def colmap_files(folder: Path) -> list[Path]:
 
 def read_cameras(name: str):
     def read(folder: Path) -> Any:
-        from newtongs.scene import load_cameras
+        from newtongs.formats import load_cameras
 
         return load_cameras(folder / name)
 
@@ -223,7 +223,7 @@ def mask_files(folder: Path) -> list[Path]:
 
 def read_masks(folder: Path) -> Any:
     from newtongs.scene import Camera
-    from newtongs.scene.find.selection import _picture
+    from newtongs.segment.objects.selection import _picture
 
     camera = Camera(torch.eye(3), torch.eye(4), PIXELS, PIXELS)
     return [_picture(path, camera) for path in sorted(folder.iterdir())]
@@ -243,21 +243,70 @@ def read_checkpoint(folder: Path) -> Any:
     return load_model(folder / "a.safetensors")
 
 
+def context_file(folder: Path) -> list[Path]:
+    from newtongs.forecast.weights import save_context
+
+    save_context(folder / "a.safetensors", tiny_context(), {"note": "x"})
+    return [folder / "a.safetensors"]
+
+
+def tiny_context():
+    from newtongs.forecast import ContextConfig, ContextNND
+
+    return ContextNND(ContextConfig(width=8, blocks=1, hidden=8, layers=1, hypotheses=2))
+
+
+def read_context(folder: Path) -> Any:
+    from newtongs.forecast import load_context
+
+    return load_context(folder / "a.safetensors")
+
+
+def context_run(folder: Path) -> list[Path]:
+    """A run of ContextNND that is to go on."""
+    from newtongs.forecast.training.loop import RunFolder, save
+
+    save(RunFolder(folder), *context_parts(folder))
+    return [folder / "last.safetensors"]
+
+
+def context_parts(folder: Path):
+    from newtongs.forecast.training import ContextTrainConfig
+    from newtongs.forecast.training.loop import Run
+
+    model, average = tiny_context(), tiny_context()
+    optimizer = torch.optim.AdamW(model.parameters())
+    model(torch.ones(2, 1, 22), [0.0, 0.1]).states.sum().backward()
+    optimizer.step()
+    config = ContextTrainConfig(out=folder, model=model.config)
+    return Run(model, average, optimizer, torch.Generator(), 3), config
+
+
+def resume_context(folder: Path) -> Any:
+    from newtongs.forecast.training.loop import RunFolder, resume
+
+    run, config = context_parts(folder)
+    resume(RunFolder(folder), run, config)
+    return run.done
+
+
 def run_folder(folder: Path) -> list[Path]:
     """A training run that is to go on."""
-    from newtongs.training.checkpoint import Position, RunFolder, save_run
+    from newtongs.paper.training.checkpoint import RunFolder, identity
+    from newtongs.paper.training.loop import Position, save
 
     model, optimizer, schedule, config = run_parts(folder)
     model.rollout(torch.ones(2, 22), [0.0, 0.1]).sum().backward()
     optimizer.step()
     (folder / "metrics.jsonl").write_text('{"epoch": 1}\n{"epoch": 2}\n')
-    save_run(RunFolder(folder), model, optimizer, schedule, config, "f", Position())
+    about = {"training": identity(config), "data": "f"}
+    save(RunFolder(folder), model, optimizer, schedule, about, Position())
     return [folder / "last.safetensors", folder / "last.safetensors", folder / "metrics.jsonl"]
 
 
 def run_parts(folder: Path):
     from newtongs import GaussianNND, NNDConfig
-    from newtongs.training.config import TrainConfig
+    from newtongs.paper.training.config import TrainConfig
 
     config = TrainConfig(data=folder, out=folder, model=NNDConfig(hidden=8))
     model = GaussianNND(config.model)
@@ -267,21 +316,22 @@ def run_parts(folder: Path):
 
 
 def resume(folder: Path) -> Any:
-    from newtongs.training.checkpoint import RunFolder, resume_run
+    from newtongs.paper.training import loop
+    from newtongs.paper.training.checkpoint import RunFolder
 
     model, optimizer, schedule, config = run_parts(folder)
-    return resume_run(RunFolder(folder), model, optimizer, schedule, config, "f")
+    return loop.resume(RunFolder(folder), model, optimizer, schedule, config, "f")
 
 
 def state32_file(folder: Path) -> list[Path]:
-    from newtongs.datasets import state32
+    from newtongs.paper.datasets import state32
 
     state32.build(folder, splits=["val_id"], per_motion=1)
     return [folder / "val_id.pt"]
 
 
 def read_state32(folder: Path) -> Any:
-    from newtongs.datasets import state32
+    from newtongs.paper.datasets import state32
 
     data = state32.load(folder, "val_id")
     return state32.fingerprint(data), [x.sum() for x, _ in data.batches(8)]
@@ -289,23 +339,23 @@ def read_state32(folder: Path) -> Any:
 
 def sample_file(folder: Path) -> list[Path]:
     """A Gaussian-32 sample; a thirtieth of it is damaged at the beginning and at the end."""
-    from newtongs.datasets import gaussian32
+    from newtongs.paper.datasets import gaussian32
 
     item = gaussian32.items(["sunny_park"], ["free_fall"])[0]
-    from newtongs.datasets.gaussian_sample import save
+    from newtongs.paper.datasets.gaussian_sample import save
 
     save(folder / "a.pt", gaussian32.make_sample(item, None), store="compact")
     return [folder / "a.pt"]
 
 
 def read_sample(folder: Path) -> Any:
-    from newtongs.datasets.gaussian_sample import read
+    from newtongs.paper.datasets.gaussian_sample import read
 
     return read(folder / "a.pt")["states"].sum()
 
 
 def manifests(folder: Path) -> list[Path]:
-    from newtongs.datasets import common12
+    from newtongs.paper.datasets import common12
 
     rows = "sample_id,motion_type,source_path,dt\nx,free_fall,s/x.pt,0.04\n"
     (folder / "manifest_same32.csv").write_text(rows)
@@ -317,7 +367,7 @@ def manifests(folder: Path) -> list[Path]:
 def read_manifests(folder: Path) -> Any:
     """All three; the first that is refused is told after the others were read."""
     from newtongs.cli.inspect import describe_manifest
-    from newtongs.datasets import common12, same32
+    from newtongs.paper.datasets import common12, same32
 
     said = []
     for read in (describe_manifest, same32.selected, common12.read_manifest):
@@ -341,9 +391,9 @@ def animated_glb(folder: Path) -> list[Path]:
 
 
 def read_animated_glb(folder: Path) -> Any:
-    from newtongs.exports import read_glb
+    from newtongs.formats.files import load
 
-    return read_glb(folder / "a.glb")
+    return load(folder / "a.glb")
 
 
 def page_file(folder: Path) -> list[Path]:
@@ -365,7 +415,7 @@ def read_page(folder: Path) -> Any:
 
 def upload(folder: Path) -> Any:
     """What a browser sends, under a name of its own choice."""
-    from newtongs.scene import load
+    from newtongs.formats import load
     from newtongs.studio.guard import Uploads
 
     uploads = Uploads(1.0)
@@ -377,7 +427,7 @@ def upload(folder: Path) -> Any:
 
 def progress_file(folder: Path) -> list[Path]:
     """The record of an interrupted build, and its parts."""
-    from newtongs.datasets import state32
+    from newtongs.paper.datasets import state32
 
     class Stop(Exception):  # noqa: N818
         pass
@@ -392,9 +442,9 @@ def progress_file(folder: Path) -> list[Path]:
 
 def go_on(folder: Path) -> Any:
     """Whether a build can go on, or begins anew."""
-    from newtongs.datasets.state32 import Plan, _Files, _resume_point
+    from newtongs.paper.datasets.state32 import SplitPlan, _Files, _resume_point
 
-    return _resume_point(_Files(folder, "val_id"), Plan("val_id", 64))
+    return _resume_point(_Files(folder, "val_id"), SplitPlan("val_id", 64))
 
 
 READERS = {
@@ -426,6 +476,8 @@ READERS = {
     "masks": Reader(mask_files, read_masks),
     "checkpoint": Reader(checkpoint_file, read_checkpoint, within_header),
     "run": Reader(run_folder, resume, any_damage),
+    "context": Reader(context_file, read_context, within_header),
+    "context-run": Reader(context_run, resume_context, within_header),
     "state32": Reader(state32_file, read_state32, within_zip),
     "state32-progress": Reader(progress_file, go_on, any_damage),
     "gaussian32": Reader(sample_file, read_sample, any_damage),

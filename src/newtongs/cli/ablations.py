@@ -1,4 +1,4 @@
-"""``newtongs ablations``: train what the paper lists and never ran, and print the table."""
+"""``newtongs ablations``: train the ablations that the paper lists but never ran."""
 
 import gc
 import json
@@ -10,27 +10,27 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 from .. import __version__
-from ..errors import InputError, unknown_name
-from ..files import existing_file
-from ..training.config import LAPTOP, TrainConfig
+from ..base.errors import InputError, unknown_name
+from ..base.files import existing_file
+from ..paper.training.config import LAPTOP, TrainConfig
 from .apps import app
-from .console import check_folder, progress_bar, wide_console, write_json
+from .console import check_folder, print_table, progress_bar, write_json
 
 if TYPE_CHECKING:
-    from ..evaluation.ablations import Ablation
-    from ..training.checkpoint import Position
+    from ..paper.evaluation.ablations import Ablation
+    from ..paper.training.loop import Position
 
 BATCH = {"cpu": 4096, "cuda": 65_534}  # sequences evaluated at once
 
 
 @dataclass(frozen=True)
 class Size:
-    """How large a run is."""
+    """Size of a run."""
 
     per_motion: int | None = None
     """Sequences of each motion in each split; None for the paper's."""
     settings: Mapping[str, Any] = field(default_factory=dict)
-    """Of ``TrainConfig``, besides the paper's."""
+    """Fields of ``TrainConfig`` that differ from the paper's."""
 
 
 SIZES = {"paper": Size(), "laptop": Size(128, LAPTOP)}
@@ -41,9 +41,10 @@ SIZES = {"paper": Size(), "laptop": Size(128, LAPTOP)}
 class Ablations:
     """Train the model's ablations one after another, evaluate each, and print their table.
 
-    Each is the paper's run (seed 7301) with one change, trained anew. Writes OUT/NAME.json after
-    each. At full size it takes minutes each on a large GPU; stopped at any moment, the same command
-    goes on where it stopped. The most telling ablations come first.
+    Each is the paper's run (seed 7301) trained again with one change. Writes OUT/NAME.json after
+    each. At full size each takes minutes on a large GPU; if the command is stopped, the same
+    command resumes. The most informative ablations come first. The table adds the records that
+    come with the package where OUT has none.
 
     newtongs ablations --device cuda
     newtongs ablations --size laptop --only no_prior euler
@@ -51,28 +52,37 @@ class Ablations:
 
     resumes: ClassVar[bool] = True
     data: Path | None = None
-    """State-32 folder; what it lacks is made. Default: data/state32, data/laptop for that size."""
+    """State-32 folder; missing splits are made. Default: data/state32, or data/laptop for the
+    laptop size."""
     runs: Path = Path("runs/ablations")
-    """Folder of the runs, a folder each: checkpoints, metrics.jsonl, result.json."""
-    out: Path = Path("results/ablations")
-    """Folder for the results, NAME.json each; those of the laptop size in OUT/laptop."""
+    """Folder of the runs, one folder per ablation: checkpoints, metrics.jsonl, result.json."""
+    out: Path = Path("runs/ablations/results")
+    """Folder for the results, NAME.json each; those of the laptop size go to OUT/laptop."""
     only: tuple[str, ...] = ()
-    """Which ablations, by name, in this order. Default: all of them; `--list` names them."""
+    """Which ablations, by name, in this order. Default: all; `--list` names them."""
     size: Literal["paper", "laptop"] = "paper"
     """paper: 100 epochs on 1,048,576 sequences. laptop: 6 epochs on 4,096 with a higher learning
-    rate, a minute or two each on two CPU cores, its full model trained too; marked in the table."""
-    full: Path = Path("results/state32_seed7301.json")
-    """Figures of the full model at the paper's size, for the table."""
+    rate, a minute or two each on two CPU cores; trains the full model at that size too, and the
+    table marks these rows."""
+    full: Path | None = None
+    """Metrics of the full model at the paper's size, for the table. Default: the record that comes
+    with the package."""
     device: str = "cpu"
     """Where to train and evaluate: cpu or cuda."""
     list: bool = False
     """Name the ablations and stop."""
     show: bool = False
-    """Print the table of the results that are there and stop."""
+    """Print the table of the existing results and stop."""
+
+    @property
+    def locks_out(self) -> bool:
+        """Whether the command writes anything."""
+        return not (self.list or self.show)
 
     def run(self) -> None:
-        """Train what is not there yet, then print."""
-        from ..evaluation.ablations import SPLITS, ablation_table, table
+        """Train what is missing, then print the table."""
+        from ..paper.evaluation.ablations import SPLITS, ablation_table, table
+        from ..paper.evaluation.tables import RECORDS
 
         chosen = self.chosen()
         if self.list:
@@ -80,13 +90,13 @@ class Ablations:
             return
         if not self.show:
             self.train_all(chosen)
-        rows = table(self.out, self.full)
+        rows = table(self.out, self.full, shipped=RECORDS)
         for split in SPLITS:
-            wide_console().print(ablation_table(rows, split))
+            print_table(ablation_table(rows, split).terminal(lines=True))
 
     def chosen(self) -> "Sequence[Ablation]":
-        """The ablations asked for; at the laptop's size also the full model, to compare with."""
-        from ..evaluation.ablations import ABLATIONS, FULL
+        """The requested ablations; at the laptop size also the full model, for comparison."""
+        from ..paper.evaluation.ablations import ABLATIONS, FULL
 
         known = {FULL.name: FULL, **ABLATIONS}
         unknown = next((name for name in self.only if name not in known), None)
@@ -98,11 +108,12 @@ class Ablations:
         return [known[name] for name in names]
 
     def train_all(self, chosen: "Sequence[Ablation]") -> None:
-        """One after the other; a finished one is not run again."""
-        from ..state import checked_device
+        """Train them in turn; a finished one is not run again."""
+        from ..base.state import checked_device
 
         checked_device(self.device)
-        existing_file(self.full, "the full model's figures, results/state32_seed7301.json")
+        if self.full is not None:
+            existing_file(self.full, "the full model's metrics, as `newtongs evaluate` writes them")
         out, runs = (
             folder if self.size == "paper" else folder / self.size
             for folder in (self.out, self.runs)
@@ -119,13 +130,13 @@ class Ablations:
             write_json(out / f"{ablation.name}.json", json.loads(path.read_text()))
 
     def make_data(self) -> Path:
-        """The folder of the data, made where it is not there yet.
+        """The data folder; missing splits are made.
 
-        On the CPU, whatever the device: another rounding of a sine would move single frames of
-        stop-and-go motion, and the shipped model's figures come from data made there.
+        Always on the CPU: a differently rounded sine would move single frames of stop-and-go
+        motion, and the shipped model's figures come from data made on a CPU.
         """
-        from ..datasets import state32
-        from ..threads import one_thread
+        from ..base.process import one_thread
+        from ..paper.datasets import state32
 
         default = Path("data/state32" if self.size == "paper" else "data/laptop")
         folder = self.data or default
@@ -134,19 +145,18 @@ class Ablations:
         return folder
 
     def train_one(self, ablation: "Ablation", data: Path, run: Path) -> dict[str, Any]:
-        """Train or go on training, evaluate, and say everything about it."""
+        """Train, or resume training, evaluate, and return the record."""
         import torch
 
-        from ..datasets import state32
-        from ..training import train
-        from ..training.checkpoint import RunFolder, identity
-        from ..training.loop import DivergedError
+        from ..paper.datasets import state32
+        from ..paper.training import train
+        from ..paper.training.checkpoint import DivergedError, RunFolder, identity
 
         config = settings(ablation, self.size, data, run, self.device)
         failed, best = None, RunFolder(run).best
         try:
             train(config, progress=log(ablation.name))
-        except DivergedError as error:  # the best weights before it count
+        except DivergedError as error:  # evaluate the best weights before it
             failed = str(error)
         metrics = scores(best, data, self.device) if best.is_file() else {}
         release()
@@ -161,7 +171,7 @@ class Ablations:
 
 
 def settings(ablation: "Ablation", size: str, data: Path, run: Path, device: str) -> TrainConfig:
-    """The paper's run at a size, with the ablation's change."""
+    """The paper's run at the given size, with the ablation's change."""
     plain = TrainConfig(data=data, out=run, device=device, **SIZES[size].settings)
     return replace(
         plain,
@@ -185,9 +195,9 @@ def log(name: str) -> Callable[["Position", dict[str, float], TrainConfig], None
 
 
 def scores(best: Path, data: Path, device: str) -> dict[str, Any]:
-    """Metrics of both splits, the learned scalars, and where the best weights come from."""
+    """Metrics of both splits, the learned scalars, and the epoch of the best weights."""
     from ..dynamics.weights import load_model, load_tensors
-    from ..evaluation.ablations import SPLITS
+    from ..paper.evaluation.ablations import SPLITS
 
     model = load_model(best).to(device)
     _, info = load_tensors(best)
@@ -199,7 +209,7 @@ def scores(best: Path, data: Path, device: str) -> dict[str, Any]:
     for split in SPLITS:
         try:
             out[split] = one_split(model, data, split, device)
-        except InputError as error:  # a rollout that is no number
+        except InputError as error:  # a rollout that is not finite
             out |= {split: None, "failed": str(error)}
     return out
 
@@ -212,7 +222,7 @@ def one_split(model: Any, data: Path, split: str, device: str) -> dict[str, Any]
     import torch
 
     from ..dynamics.backends import predictor
-    from ..evaluation import evaluate
+    from ..paper.evaluation import evaluate
 
     with progress_bar() as advance:
         report = evaluate(
@@ -227,7 +237,7 @@ def one_split(model: Any, data: Path, split: str, device: str) -> dict[str, Any]
 
 
 def history(run: Path) -> dict[str, Any]:
-    """How long the training took, and the objective at every checkpoint epoch."""
+    """Training time, and the objective at every checkpoint epoch."""
     path = run / "metrics.jsonl"
     rows = [json.loads(line) for line in path.read_text().splitlines()] if path.exists() else []
     known = {str(row["epoch"]): row["val_total"] for row in rows if "val_total" in row}
@@ -244,7 +254,7 @@ def device_name(device: str) -> str:
 
 
 def release() -> None:
-    """Give back what a run held: its captured graphs, and code compiled for its loss."""
+    """Free what a run held: captured CUDA graphs, and code compiled for its loss."""
     import torch
 
     gc.collect()

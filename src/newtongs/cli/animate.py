@@ -8,84 +8,90 @@ from typing import TYPE_CHECKING, Annotated, ClassVar, Literal
 
 import tyro
 
-from ..errors import InputError
+from ..base.errors import InputError
 from .apps import app
 from .console import check_folder, check_scene, progress_bar
+from .push_text import parse_push, report, short
 from .viewing import CameraPath, View, fitting_view, hidden, hidden_line
-from .words import parse_push, short, tell
 
 if TYPE_CHECKING:
-    from ..pushes import Physics, Push
+    from ..pipeline.spec import ObjectSpec, Physics, Place
     from ..scene.animation import Animation
     from ..scene.gaussians import GaussianScene
-    from ..scene.world_frame import WorldFrame
 
     Scenes = Sequence[GaussianScene]
 
 Color = tuple[float, float, float]
 WHITE: Color = (1.0, 1.0, 1.0)
-LARGEST = 8192  # pixels a side
+LARGEST = 8192  # pixels per side
 COMPRESS = {"auto": None, "all": True, "none": False}
-REACHED = 0.25  # physics units by which a goal may be missed: half an object's size
+REACHED = 0.25  # physics units by which a goal may be missed: half the size of an object
 PAPER_WORDS = {"dynamics": "learned", "scale": "free", "contact": "paper", "framing": "paper"}
 REFUSED_BY_PAPER = (
-    "checkpoint", "hollow", "friction", "loose", "motion", "plane", "box", "background", "height",
-    "ground", "at", "turn", "lift", "meters_per_unit", "azimuth", "elevation", "camera_path",
+    "checkpoint", "hollow", "keep_ghosts", "friction", "loose", "motion", "plane", "box",
+    "background", "height", "ground", "at", "turn", "lift", "meters_per_unit", "azimuth",
+    "elevation", "camera_path",
 )  # fmt: skip
 
 
 @dataclass(frozen=True)
 class Picture:
-    """Camera, renderer and formats; what animate and replay share."""
+    """Flags for camera, renderer and formats, shared by animate and replay."""
 
-    side_by_side: ClassVar[bool] = True  # into one folder; files of one name wait for each other
+    locks_out: ClassVar[bool] = False  # several runs may write into one folder; files are locked
     formats: tuple[str, ...] = ("mp4", "png", "json", "glb", "html")
-    """What to write, with spaces or commas between: mp4, gif, png (a sheet of frames), json (with
-    npz: enough to replay), glb (KHR_gaussian_splatting), usd, ply (a file a frame: large), html
-    (one page that plays)."""
+    """Formats to write, separated by spaces or commas: mp4, gif, png (a sheet of frames), json
+    (with an npz: enough to replay), glb (KHR_gaussian_splatting), usd, ply (one file per frame:
+    large), html (a page that plays the animation)."""
     size: tuple[int, int] = (512, 512)
-    """Width and height of the picture in pixels."""
+    """Width and height of the pictures in pixels."""
     azimuth: float | None = None
-    """Where the camera stands around the object, in degrees. At 0 it looks along -z: x is to the
-    right. Default: 25, or a side from which nothing hides the object."""
+    """Camera position around the object, in degrees. At 0 the camera looks along -z, with x to the
+    right. Default: 25, or another side if the object would be hidden from there."""
     elevation: float | None = None
-    """How far it looks down, in degrees. Default: 14, or more where that helps."""
+    """Angle at which the camera looks down, in degrees. Default: 14, or more if the object would be
+    hidden."""
     camera_path: CameraPath = "still"
-    """still: the camera stands. orbit: it turns by 90 degrees around the motion. follow: it moves
-    along with the object. For films and sheets; html has the first view."""
+    """still: the camera does not move. orbit: it turns by 90 degrees around the motion. follow: it
+    moves with the object. Applies to films and sheets; html starts with the first view."""
     framing: Literal["fit", "paper"] | None = None
-    """fit: the nearest camera that sees the whole motion (the default). paper: the paper's orbit of
-    four views, radius 5 and elevation 1.2 around the mean position (the default of --paper); films
-    and sheets of views 1 to 3 are NAME_view1 to NAME_view3."""
+    """fit (the default): the nearest camera that sees the whole motion. paper (the default of
+    --paper): the paper's orbit of four views, radius 5 and elevation 1.2 around the mean position;
+    films and sheets of views 1 to 3 are written as NAME_view1 to NAME_view3."""
     cameras: Path | None = None
-    """Cameras of the capture instead (transforms.json, or a folder of COLMAP text files): the
-    first draws the pictures."""
+    """Draw with the first camera of the capture: transforms.json, or a folder of COLMAP text
+    files."""
     renderer: Literal["auto", "ewa", "steady", "light", "gsplat"] = "auto"
-    """What draws: ewa on the CPU, gsplat on CUDA, light is the paper's point splat. steady, on the
-    CPU too, takes longer, and no colours jump when things turn."""
+    """auto: gsplat if CUDA is available, otherwise ewa. ewa: on the CPU. gsplat: on CUDA. light:
+    the paper's point splat. steady: on the CPU, slower, without colour popping when objects
+    turn."""
     sh_degree: Literal[0, 1, 2, 3] | None = None
-    """Cut view-dependent colour above this degree in glb, usd, ply and html: 0 makes files a
-    quarter as large. Default: all of it, and 1 in html that is not compressed."""
+    """Highest spherical-harmonics degree of view-dependent colour in glb, usd, ply and html; 0
+    makes files a quarter as large. Default: all degrees; 1 in html that is not compressed."""
     compress: Literal["auto", "all", "none"] = "auto"
-    """Smaller files that look the same; the loss is told. auto: html from 300,000 Gaussians on, to
-    a third. all: html, and glb to a tenth, which viewers open that know EXT_meshopt_compression
-    (Babylon.js and three.js do). none: neither."""
+    """Write smaller files that look the same, and report the loss. auto: compress html with 300,000
+    Gaussians or more, to a third. all: compress html, and glb to a tenth; viewers then need
+    EXT_meshopt_compression (Babylon.js and three.js have it). none: compress nothing."""
     color: Color | None = None
-    """Colour where no Gaussian is: red green blue from 0 to 1. Default: white, or the scene's."""
+    """Background colour: red green blue, each from 0 to 1. Default: the colour of a built-in scene,
+    else white."""
     yes: bool = False
-    """Write a ply sequence also where it takes more than 20 GB, or than there is room for."""
+    """Write a ply sequence even if it takes more than 20 GB, or more than the free space."""
 
     def __post_init__(self) -> None:
         if not all(1 <= n <= LARGEST for n in self.size):
-            raise InputError(f"size: expected 1 to {LARGEST} pixels a side, got {self.size}")
+            raise InputError(f"size: expected 1 to {LARGEST} pixels per side, got {self.size}")
         if self.color is not None and not all(0 <= c <= 1 for c in self.color):
             raise InputError(f"color: expected three numbers from 0 to 1, got {self.color}")
         if not (abs(self.azimuth or 0) <= 3600 and abs(self.elevation or 0) < 90):
-            raise InputError("azimuth and elevation are degrees; elevation lies within 90")
+            raise InputError(
+                "azimuth and elevation: expected degrees, elevation between -90 and 90, got "
+                f"{self.azimuth} and {self.elevation}"
+            )
         self.refuse_two_cameras()
 
     def refuse_two_cameras(self) -> None:
-        """The camera of a capture, or of the paper, stands where it stands."""
+        """Refuse flags that would move a camera fixed by --cameras or --framing paper."""
         fixed = "--cameras" if self.cameras else "--framing paper"
         names = ["framing"] if self.cameras else []
         if self.cameras or self.framing == "paper":
@@ -95,7 +101,7 @@ class Picture:
                     raise InputError(f"--{flag} contradicts {fixed}; leave one of them out")
 
     def check_output(self, out: Path) -> None:
-        """Refuse before the work what could not be drawn or written after it."""
+        """Fail early if the output could not be drawn or written."""
         check_folder(out)
         from ..exports import require_formats
         from ..render.scenes import require_backend
@@ -104,7 +110,7 @@ class Picture:
         require_backend(self.renderer)
 
     def check_size(self, out: Path, frames: int, scenes: "Callable[[], Scenes]") -> None:
-        """Refuse what would not fit in memory or on the disk; ``scenes`` are asked for a ply."""
+        """Fail early if the output would not fit in memory or on the disk."""
         from ..exports import FORMATS, parse_formats
         from ..exports.estimates import estimated
 
@@ -118,8 +124,8 @@ class Picture:
             print(line)
 
     def picture_size(self) -> tuple[int, int]:
-        """Width and height in pixels of what will be drawn."""
-        from ..scene.io.camera_files import load_cameras
+        """Width and height of the pictures in pixels."""
+        from ..formats.camera_files import load_cameras
 
         if self.cameras is None:
             return self.size
@@ -128,24 +134,24 @@ class Picture:
 
     @property
     def fixed(self) -> str | None:
-        """The flag that says where the camera stands."""
+        """The flag that fixes the camera, if any."""
         paper = self.framing == "paper"
         return "--cameras" if self.cameras else "--framing paper" if paper else None
 
     def views(self, animation: "Animation") -> list[View]:
-        """The camera asked for, or one that sees the whole motion; the paper's orbit has four."""
-        from ..scene.framing import paper_orbit
-        from ..scene.io.camera_files import load_cameras
+        """The requested camera, or one that sees the whole motion; the paper's orbit has four."""
+        from ..formats.camera_files import load_cameras
+        from ..views.framing import paper_orbit
 
         if self.cameras is not None:
             return [*load_cameras(self.cameras)[:1]]
         if self.framing == "paper":
             return [*paper_orbit(animation, self.size)]
-        way = self.camera_path
-        return [fitting_view(animation, self.size, way, self.azimuth, self.elevation)]
+        path = self.camera_path
+        return [fitting_view(animation, self.size, path, self.azimuth, self.elevation)]
 
     def seen_views(self, animation: "Animation", json: Path | None) -> list[View]:
-        """The views, with a warning where the object is hardly to be seen in them."""
+        """The views, with a warning if the object is hardly visible in them."""
         views = self.views(animation)
         found = hidden(animation, views)
         if found:
@@ -156,7 +162,7 @@ class Picture:
     def write(
         self, animation: "Animation", out: Path, name: str, color: Color, source: str | None = None
     ) -> None:
-        """Export, and say what was written."""
+        """Export, and print the files written."""
         from ..exports import FORMATS, export, parse_formats
 
         formats = parse_formats(self.formats)
@@ -178,7 +184,7 @@ class Picture:
             print(f"{path}  {size_of(path) / 1e3:,.0f} kB{self.loss(animation, path, views[0])}")
 
     def loss(self, animation: "Animation", path: Path, view: View) -> str:
-        """What compression cost a file, in words; nothing where it was not compressed."""
+        """The loss of a compressed file as text; empty if the file is not compressed."""
         from ..exports import lost
 
         if path.suffix not in (".glb", ".html"):
@@ -191,13 +197,13 @@ class Picture:
 @app.command(name="animate")
 @dataclass(frozen=True)
 class Animate(Picture):
-    """Give an object of a splat scene a push, and write what happens as video, page and files.
+    """Push an object of a splat scene and write the motion as a video, a web page and 3D files.
 
-    It lands on what is there, falls off edges, and knocks over other objects (--loose). The floor
-    and the object are found by themselves; `newtongs inspect SCENE` lists what there is.
+    The object lands on what is there, falls off edges, and knocks over other objects (--loose). The
+    floor and the object are detected automatically; `newtongs inspect SCENE` lists what was found.
 
-    Directions: x to the right, y up, z towards the camera at azimuth 0. Physics units are metres:
-    the scene's main object is taken for half a metre, unless --meters-per-unit says otherwise.
+    Directions: x to the right, y up, z towards the camera at azimuth 0. Physics units are metres;
+    the scene's main object is taken to be half a metre large, unless --meters-per-unit is given.
 
     newtongs animate scene.ply --out moving --velocity 1.5 3 0 --spin 0 0 -4
 
@@ -206,188 +212,188 @@ class Animate(Picture):
 
     resumes: ClassVar[bool] = False
     scene: Annotated[str, tyro.conf.Positional, tyro.conf.arg(metavar="SCENE")] = ""
-    """Splat file (.ply, .sog, .spz, .splat, .ksplat, .glb, .compressed.ply, lod-meta.json), or one
-    of our own scenes by name (bowling, kitchen_table, sunny_park, ...)."""
+    """Splat file (.ply, .sog, .spz, .splat, .ksplat, .glb, .compressed.ply, lod-meta.json), or the
+    name of a built-in scene (bowling, kitchen_table, sunny_park, ...)."""
     out: Path = Path("animation")
     """Folder to write to."""
     select: tuple[str, ...] = ("auto",)
-    """The object, or several: auto (the most object-like thing above the floor), all, cluster:ID,
-    id:K, box:x0,y0,z0,x1,y1,z1, sphere:x,y,z,r, circle:u,v,r, masks:FOLDER. Scene coordinates."""
+    """Which object or objects to move: auto (the most object-like cluster above the floor), all,
+    cluster:ID, id:K, box:x0,y0,z0,x1,y1,z1, sphere:x,y,z,r, circle:u,v,r, masks:FOLDER. In scene
+    coordinates."""
     velocity: tuple[float, ...] | None = None
-    """Initial velocity x y z, units a second. Default: a toss, or a drop where it is in the air;
-    none with --paper."""
+    """Initial velocity x y z in physics units per second. Default: a toss, or a drop if the object
+    is in the air; zero with --paper."""
     spin: tuple[float, ...] | None = None
-    """Initial angular velocity about x y z, rad/s."""
+    """Initial angular velocity about x y z in rad/s. Default: as for --velocity."""
     mass: float = 1.0
-    """Mass; heavier things push harder and are slowed down less by the air."""
+    """Mass. Heavier objects push harder and are slowed less by air drag."""
     restitution: float | None = None
-    """Part of its speed that a bounce keeps, 0 to 1. Default: 0.6, with --paper 0.75."""
+    """Bounciness: fraction of the speed kept in a bounce, 0 to 1. Default: 0.6; with --paper
+    0.75."""
     friction: float = 0.5
-    """Friction coefficient: 0.1 is ice, 0.5 wood, 1 rubber."""
+    """Coulomb friction coefficient: 0.1 is ice, 0.5 wood, 1 rubber."""
     attenuation: float = 0.2
-    """With --contact paper: part of the speed along the floor that a bounce takes, 0 to 1."""
+    """With --contact paper: fraction of the tangential speed lost in a bounce, 0 to 1."""
     motion: str | None = None
-    """Drive the object along one of State-32's motions (free_fall, rolling_with_friction, ...). It
-    pushes what it meets and is pushed by nothing. `newtongs figure motions` draws all 32."""
+    """Move the object along a motion of State-32 (free_fall, rolling_with_friction, ...). It pushes
+    other objects and nothing pushes it. `newtongs figure motions` draws all 32."""
     push: tuple[str, ...] = ()
-    """Several objects with a push each, in place of the flags above: "select=cluster:0
+    """Several objects, each with its own push, instead of the flags above: "select=cluster:0
     velocity=1,3,0 spin=0,0,-4 restitution=0.8" "select=cluster:1 velocity=0,0,0"."""
     loose: bool = False
-    """Make every other object that is found movable. It stands still until something hits it."""
+    """Make every other detected object movable. Each stays still until something hits it."""
     plane: tuple[tuple[float, float, float, float], ...] = ()
-    """Solid planes NX NY NZ D in physics units: everything with N.x < D is solid. A wall at x = 2
-    that faces left is -1 0 0 -2, a ramp that rises to the right -0.3 1 0 0."""
+    """Solid planes NX NY NZ D in physics units; points x with N.x < D are inside. A wall at x = 2
+    facing left is -1 0 0 -2; a ramp rising to the right is -0.3 1 0 0."""
     box: tuple[tuple[float, float, float, float, float, float], ...] = ()
     """Solid boxes X0 Y0 Z0 X1 Y1 Z1 in physics units."""
     goal: str | None = None
-    """Search the push: "land at X Z" or "displace DX DY DZ" (from where the object is), in physics
-    units. The origin is the scene's own; the command prints where the object starts."""
+    """Find a push that lands the object where you ask: "land at X Z", or "displace DX DY DZ" from
+    its start, in physics units. The origin is the scene's; the command prints where the object
+    starts."""
     best: bool = False
-    """With --goal: write the nearest motion found, also where it misses the goal by more than 0.25
-    physics units, half an object's size. Without it such a goal is refused."""
+    """With --goal: write the best motion found even if it misses the goal by more than 0.25 physics
+    units, half the size of an object. Without this flag, such a goal is an error."""
     seconds: float = 2.0
-    """Length."""
+    """Length of the animation in seconds."""
     fps: float = 24.0
-    """Frames a second."""
+    """Frames per second."""
     up: tuple[float, ...] | None = None
-    """Up direction of the scene x y z. Default: estimated."""
+    """Up direction of the scene: x y z. Default: estimated."""
     floor: float | None = None
     """Height of the floor along up, in scene units. Default: estimated."""
     axes: str | None = None
-    """Where +x, +y, +z of the file point, if not where its format says: RDF (right, down, front)
-    for an .spz that holds a .ply's axes, RUB, LUF, RBU, ..."""
+    """Where +x, +y and +z of the file point, if not as its format defines: RDF (right, down, front)
+    for an .spz with the axes of a .ply; RUB, LUF, RBU, ..."""
     level: int | None = None
-    """Level of detail of a lod-meta.json; 0 is the finest. Default: the finest of up to 4 million
-    Gaussians."""
+    """Level of detail of a lod-meta.json; 0 is the finest. Default: the finest level with at most 4
+    million Gaussians."""
     background: str | None = None
-    """Set the object into another scene: a splat file, or the name of one of ours."""
+    """Place the object in another scene: a splat file, or the name of a built-in scene."""
     background_axes: str | None = None
-    """Where +x, +y, +z of the background's file point; see --axes."""
+    """Where +x, +y and +z of the background file point; see --axes."""
     ground: tuple[float, ...] | None = None
     """Up direction and floor height of a background file: UX UY UZ HEIGHT. Default: estimated."""
     height: float | None = None
-    """Height of the object in the background's units."""
+    """Height of the object in units of the background. Default: such that its largest extent is a
+    tenth of the background's width, or 0.9 in a built-in scene."""
     at: tuple[float, float] | None = None
-    """Where in the background the object starts: X Z in physics units, as `newtongs inspect` draws
-    them. Default: the middle."""
+    """Where in the background the object starts: X Z in physics units, as drawn by `newtongs
+    inspect`. Default: the middle."""
     turn: float = 0.0
-    """Degrees by which the object is turned about up in the background."""
+    """Rotation of the object about up in the background, in degrees."""
     lift: float = 1.0
-    """Gap between the object and what is below it in the background, in its own heights: 0 stands
-    on it."""
+    """Gap between the object and its support in the background, as a multiple of the object's
+    height; 0 stands on the support."""
     meters_per_unit: float | None = None
-    """How long a unit of the scene (or of the background) is in metres, which are the physics
-    units. Default: such that the scene's main object is half a metre large."""
+    """Metres per unit of the scene (or of the background); physics units are metres. Default: such
+    that the scene's main object is half a metre large."""
     dynamics: Literal["learned", "structured", "analytic", "context"] | None = None
-    """analytic (the default): Newton's terms. learned: with the trained networks. structured:
-    trained scalars, networks zeroed. context: follow what ContextNND takes the start for, one of
-    State-32's motions; it pushes what it meets and is pushed by nothing."""
+    """analytic (the default): Newtonian terms only. learned: with the trained networks. structured:
+    trained scalars, networks zeroed. context: follow the motion of State-32 that ContextNND
+    predicts from the start; the object pushes others and nothing pushes it."""
     checkpoint: Path | None = None
-    """A model of your own instead: a .safetensors file that `newtongs train` wrote."""
+    """Use your own model: a .safetensors file written by `newtongs train`."""
     scale: Literal["rigid", "free"] | None = None
-    """rigid (the default): sizes stay. free: the paper's, which pulls every size towards one; needs
-    --contact paper."""
+    """rigid (the default): sizes are constant. free: the paper's equation, which pulls every size
+    towards one; needs --contact paper."""
     contact: Literal["world", "paper"] | None = None
-    """world (the default): true shapes, friction; objects meet each other and the scene. paper: the
-    paper's event at the floor, for a ball of radius |s_y|."""
+    """world (the default): true shapes with friction; objects collide with each other and the
+    scene. paper: the paper's floor event, for a ball of radius |s_y|."""
     paper: bool = False
-    """The paper to the letter: learned, free, --contact paper, a scene unit is a physics unit, no
-    velocity or spin unless given, restitution 0.75, the affine map of its code, four orbit views.
-    Settings that contradict it are refused."""
+    """The paper's exact procedure: learned dynamics, free scale, --contact paper, one physics unit
+    per scene unit, zero velocity and spin unless given, restitution 0.75, the affine map of its
+    code, four orbit views. Flags that contradict it are refused."""
     keep_ghosts: bool = False
-    """Take the selection as it is. Else what it missed moves too (the object's inside, its seam),
-    floaters around it go, it is cut at what it stands on, and the hole there is mended, from frame
-    1 on."""
+    """Use the selection unchanged. By default, the Gaussians it missed move too (the object's
+    inside, its seam), floaters around it are removed, it is separated from its support, and the
+    hole it leaves there is repaired, from frame 1 on."""
     hollow: bool = False
-    """Ignore the solid parts of the scene: only its floor can be touched, and is endless."""
+    """Ignore the solid parts of the scene: objects collide only with its floor, which is
+    unbounded."""
     hide_floor: bool = False
-    """Do not draw floors, planes and boxes that the capture does not show."""
+    """Do not draw floors, planes and boxes that are not visible in the capture."""
     shadow: bool = True
-    """Darken what lies under the moving objects."""
+    """Draw contact shadows under the moving objects."""
 
     @property
     def fixed(self) -> str | None:
-        """The flag that says where the camera stands."""
+        """The flag that fixes the camera, if any."""
         return "--paper" if self.paper and not self.cameras else super().fixed
 
     def views(self, animation: "Animation") -> list[View]:
-        """As elsewhere; the paper's own with ``--paper``."""
+        """The requested views; with ``--paper`` the paper's own by default."""
         if self.paper and self.framing is None:
             return replace(self, framing="paper").views(animation)
         return super().views(animation)
 
     def run(self) -> None:
-        """Animate, say what was found, and export."""
+        """Animate, report what was found, and export."""
         self.check()
         self.check_output(self.out)
-        from ..animator import frame_times
+        from ..pipeline.run import frame_times
 
         self.check_size(self.out, len(frame_times(self.seconds, self.fps)), self.shown)
         animation = self.animation()
         self.check_goal(animation)
-        tell(animation)
-        from ..templates import SCENES
+        report(animation)
+        from ..samples import SCENES
 
         name = Path(self.scene).stem.removesuffix(".compressed")
-        source = None if self.scene in SCENES else self.scene  # the json refers to it, if it may
+        source = None if self.scene in SCENES else self.scene  # the json may refer to this file
         self.write(animation, self.out, name, self.backdrop(), source)
 
     def shown(self) -> "Scenes":
-        """What a frame is made of."""
-        from ..stage import opened
+        """The scenes that a frame is made of."""
+        from ..pipeline.source import open_source
 
-        found = [opened(self.scene, self.axes, self.level).scene]
+        found = [open_source(self.scene, self.axes, self.level).scene]
         if self.background is not None:
-            found.append(opened(self.background, self.background_axes).scene)
+            found.append(open_source(self.background, self.background_axes).scene)
         return found
 
     def animation(self) -> "Animation":
-        """What happens, from the flags."""
-        from ..animator import animate
+        """Run the pipeline as the flags ask."""
         from ..dynamics.surfaces import Box, Plane
-        from ..scene.io.camera_files import load_cameras
+        from ..formats.camera_files import load_cameras
+        from ..pipeline.run import animate
+        from ..pipeline.source import open_source
 
         cameras = None if self.cameras is None else load_cameras(self.cameras)
         with progress_bar("steps") as advance:
             return animate(
-                self.scene,
-                pushes=self.pushes(),
+                open_source(self.scene, self.axes, self.level),
+                objects=self.objects(),
+                place=self.place(),
+                physics=self.physics(),
                 seconds=self.seconds,
                 fps=self.fps,
+                goal=self.goal,
+                loose=self.loose,
+                complete=not self.keep_ghosts,
+                solids=[
+                    *(Plane((x, y, z), d) for x, y, z, d in self.plane),
+                    *(Box(b[:3], b[3:]) for b in self.box),
+                ],
                 up=self.up,
-                floor=self.floor,
-                background=self.background,
-                ground=self.stage_ground(),
-                height=self.height,
-                at=self.at,
-                turn=self.turn,
-                lift=self.lift,
+                floor_height=self.floor,
                 meters_per_unit=self.meters_per_unit,
                 cameras=cameras,
-                planes=[Plane((x, y, z), d) for x, y, z, d in self.plane],
-                boxes=[Box(b[:3], b[3:]) for b in self.box],
-                loose=self.loose,
-                keep_ghosts=self.keep_ghosts,
-                goal=self.goal,
-                physics=self.physics(),
                 show_floor=not self.hide_floor,
                 shadow=self.shadow,
-                axes=self.axes,
-                level=self.level,
-                background_axes=self.background_axes,
                 progress=advance,
             )
 
     def backdrop(self) -> Color:
-        """The colour behind everything: that of a scene of ours."""
-        from ..templates import SCENES, named_scene
+        """The default background colour: that of a built-in scene, else white."""
+        from ..samples import SCENES, named_scene
 
         place = self.background or self.scene
         return named_scene(place).color if place in SCENES else WHITE
 
     def physics(self) -> "Physics":
-        """From the flags; a model that cannot be read is told now."""
-        from ..pushes import PAPER, Physics
+        """The physics from the flags; a model that cannot be read fails here."""
+        from ..pipeline.spec import PAPER, Physics
 
         if self.paper:
             return PAPER
@@ -398,9 +404,9 @@ class Animate(Picture):
         return physics
 
     def check(self) -> None:
-        """Refuse what would be ignored."""
+        """Refuse flags that would be ignored or contradict each other."""
         if not self.scene:
-            raise InputError("name a splat file: newtongs animate SCENE.ply --out DIR")
+            raise InputError("no scene given; name one: newtongs animate SCENE.ply --out DIR")
         one_object = ("select", "mass", "restitution", "friction", "attenuation")
         self.refuse_beside("push", one_object)
         if self.paper:
@@ -408,37 +414,40 @@ class Animate(Picture):
         given = [name for name in ("velocity", "spin") if getattr(self, name) is not None]
         if given and (self.push or self.goal):
             other = "--push" if self.push else "--goal"
-            raise InputError(f"--{given[0]} and {other} say the same thing; give one of them")
+            raise InputError(f"--{given[0]} and {other} both set the push; give one of them")
         if self.background is None:
             for name in ("background_axes", "at", "turn", "lift", "height"):
                 if getattr(self, name) != getattr(Animate, name):
-                    raise InputError(
-                        f"--{name.replace('_', '-')} is about a --background; name one"
-                    )
+                    raise InputError(f"--{name.replace('_', '-')} needs a --background; name one")
         if self.motion is not None and (self.push or self.goal):
             other = "--push (with motion=NAME in it)" if self.push else "--goal"
-            raise InputError(f"--motion and {other} say how one object moves; give one of them")
+            raise InputError(f"--motion and {other} both set how an object moves; give one of them")
         self.check_engine()
+        if self.checkpoint is not None and self.dynamics is not None:
+            raise InputError("--checkpoint and --dynamics both name a model; give one of them")
         if self.best and self.goal is None:
-            raise InputError("--best takes the motion nearest to a --goal; name one")
+            raise InputError("--best writes the motion nearest to a --goal; name a goal")
         for place in (self.scene, self.background):
             check_scene(place)
         if self.goal is not None:
             from ..dynamics.search import Goal
 
             Goal.parse(self.goal)
+        from ..pipeline.spec import SceneSpec
+
+        SceneSpec(tuple(self.objects()), self.physics(), place=self.place(), loose=self.loose)
 
     def check_engine(self) -> None:
-        """Refuse what the engine that was chosen does not know."""
+        """Refuse flags that the chosen engine ignores."""
         if self.contact == "paper":
-            self.refuse_beside("contact", ("friction",))
+            self.refuse_beside("contact", ("friction", "hollow"))
         elif not self.paper and self.attenuation != Animate.attenuation:
             raise InputError(
-                "--attenuation belongs to --contact paper; use --friction, or name that contact"
+                "--attenuation belongs to --contact paper; use --friction, or give that contact"
             )
 
     def check_goal(self, animation: "Animation") -> None:
-        """Refuse a goal that no push reaches, unless the nearest will do."""
+        """Refuse a goal that no push reaches, unless --best accepts the nearest motion."""
         missed = animation.about.goal_missed_by
         if self.best or max(missed, default=0.0) <= REACHED:
             return
@@ -448,11 +457,11 @@ class Animate(Picture):
             f'goal "{self.goal}" is out of reach: object {index} misses it by '
             f"{missed[index]:.3g} physics units with the best push found, --velocity "
             f"{short(nearest.velocity)} --spin {short(nearest.spin)}; choose a nearer goal or more "
-            "--seconds, or take this motion with --best"
+            "--seconds, or accept this motion with --best"
         )
 
     def check_paper(self) -> None:
-        """Refuse what contradicts the paper's procedure, or would do nothing in it."""
+        """Refuse flags that contradict the paper's procedure or do nothing in it."""
         for name, its in PAPER_WORDS.items():
             given = getattr(self, name)
             if given not in (None, its):
@@ -462,38 +471,38 @@ class Animate(Picture):
         self.refuse_beside("paper", REFUSED_BY_PAPER)
 
     def refuse_beside(self, flag: str, names: Sequence[str]) -> None:
-        """Words that ``flag`` makes meaningless, where they differ from their defaults."""
+        """Refuse flags that ``flag`` makes meaningless, if they differ from their defaults."""
         if not getattr(self, flag):
             return
         default = {f.name: f.default for f in fields(self)}
         for name in names:
             if getattr(self, name) != default[name]:
-                where = f"put {name}=... into it" if flag == "push" else "leave one of them out"
-                why = "contradicts" if flag == "paper" else "is ignored beside"
-                word = "contact paper" if flag == "contact" else flag
-                flag_ = name.replace("_", "-")
-                raise InputError(f"--{flag_} {why} --{word}; {where}")
+                advice = f"put {name}=... into it" if flag == "push" else "leave one of them out"
+                why = "contradicts" if flag == "paper" else "is ignored with"
+                other = "contact paper" if flag == "contact" else flag
+                raise InputError(f"--{name.replace('_', '-')} {why} --{other}; {advice}")
 
-    def stage_ground(self) -> "WorldFrame | None":
-        """The background's up and floor, if they were given."""
-        from ..scene.world_frame import WorldFrame
+    def place(self) -> "Place | None":
+        """Where to place the objects in another scene; None without a background."""
+        from ..pipeline.spec import Place
 
-        if self.ground is None:
+        if self.ground is not None and (self.background is None or len(self.ground) != 4):
+            raise InputError("--ground: expected a --background and four numbers UX UY UZ HEIGHT")
+        if self.background is None:
             return None
-        if self.background is None or len(self.ground) != 4:
-            raise InputError(
-                "--ground belongs to a --background and has four numbers UX UY UZ HEIGHT"
-            )
-        *up, height = self.ground
-        return WorldFrame.of_floor(up, height)
+        *up, height = self.ground or (None,)
+        return Place(
+            self.background, at=self.at, turn=self.turn, height=self.height, lift=self.lift,
+            up=up or None, floor_height=height, axes=self.background_axes,
+        )  # fmt: skip
 
-    def pushes(self) -> "list[Push]":
-        """One for each object."""
-        from ..pushes import Push
+    def objects(self) -> "list[ObjectSpec]":
+        """The objects to move, from --push or from the flags of a single object."""
+        from ..pipeline.spec import ObjectSpec
 
         if self.push:
             return [parse_push(text) for text in self.push]
-        common = Push(
+        common = ObjectSpec(
             velocity=self.velocity,
             spin=self.spin,
             mass=self.mass,
@@ -502,26 +511,26 @@ class Animate(Picture):
             attenuation=self.attenuation,
             motion=self.motion,
         )
-        return [replace(common, select=word) for word in self.select]
+        return [replace(common, select=selector) for selector in self.select]
 
 
 @app.command(name="replay")
 @dataclass(frozen=True)
 class Replay(Picture):
-    """Render or export again what `newtongs animate` wrote as json."""
+    """Render or export an animation again, from the .json that `newtongs animate` wrote."""
 
     resumes: ClassVar[bool] = False
     file: Annotated[Path, tyro.conf.Positional] = Path()
-    """The .json file."""
+    """The .json file of an animation."""
     out: Path = Path("replay")
     """Folder to write to."""
     formats: tuple[str, ...] = ("mp4", "png")
-    """What to write; see newtongs animate."""
+    """Formats to write; see newtongs animate."""
 
     def run(self) -> None:
         """Load and export."""
         if not self.file.is_file():
-            raise InputError(f"no file {self.file}; name a .json that newtongs animate wrote")
+            raise InputError(f"no file {self.file}; name a .json written by newtongs animate")
         self.check_output(self.out)
         from ..exports.replay import load_animation
 
@@ -531,5 +540,5 @@ class Replay(Picture):
 
 
 def size_of(path: Path) -> int:
-    """Bytes of a file, or of all files of a folder."""
+    """Size in bytes of a file, or of all files in a folder."""
     return sum(p.stat().st_size for p in path.rglob("*")) if path.is_dir() else path.stat().st_size

@@ -1,4 +1,4 @@
-"""``newtongs collider``: the solid parts of a scene, for other engines."""
+"""``newtongs collider``: the solid parts of a scene as a mesh for other engines."""
 
 from dataclasses import dataclass
 from pathlib import Path
@@ -6,14 +6,15 @@ from typing import TYPE_CHECKING, Annotated, ClassVar
 
 import tyro
 
-from ..errors import InputError
+from ..base.errors import InputError
 from .apps import app
 from .console import check_scene, check_target
 
 if TYPE_CHECKING:
-    from ..pushes import Push
-    from ..stage import Stage
-    from ..world.colliders import Collider
+    from ..physics.colliders import Collider
+    from ..pipeline.source import Source
+    from ..scene.world_frame import WorldFrame
+    from ..segment.floor.finding import FloorPlane
 
 SIDES = 200  # cells along the longest side of a whole scene
 
@@ -21,40 +22,41 @@ SIDES = 200  # cells along the longest side of a whole scene
 @app.command(name="collider")
 @dataclass(frozen=True)
 class MakeCollider:
-    """Turn a splat scene into solid boxes: one mesh of triangles as .glb, and a picture of it.
+    """Turn a splat scene into solid boxes: one triangle mesh as a .glb, and a picture of it.
 
-    Things collide with the same boxes in `newtongs animate`. Load the .glb into any engine as a
-    static collider; it lies over the .glb that animate writes.
+    Objects collide with the same boxes in `newtongs animate`. Load the .glb into any engine as a
+    static collider; it aligns with the .glb that animate writes.
 
     newtongs collider room.ply --out room_collider.glb
     """
 
     resumes: ClassVar[bool] = False
     scene: Annotated[str, tyro.conf.Positional, tyro.conf.arg(metavar="SCENE")] = ""
-    """Splat file, or the name of one of our own scenes."""
+    """Splat file, or the name of a built-in scene."""
     out: Path = Path("collider.glb")
-    """File to write; the picture gets the same name and .png."""
+    """File to write; the picture gets the same name with .png."""
     select: tuple[str, ...] = ()
-    """Objects to leave out because they will move; see newtongs animate. Default: all is solid."""
+    """Objects to leave out because they will move; see newtongs animate. Default: none."""
     cell: float | None = None
-    """Edge of the cells that the boxes are merged from, in scene units. Default: 1/200 of the
-    scene's longest side; with --select 1/32 of the object's, as in newtongs animate."""
+    """Edge length of the cells that the boxes are merged from, in scene units. Default: 1/200 of
+    the scene's longest side; with --select, 1/32 of the object's size, as in newtongs animate."""
     up: tuple[float, ...] | None = None
-    """Up direction of the scene x y z. Default: estimated."""
+    """Up direction of the scene: x y z. Default: estimated."""
     axes: str | None = None
-    """Where +x, +y, +z of the file point, if not where its format says: RDF (right, down, front)
-    for an .spz that holds a .ply's axes, RUB, LUF, RBU, ..."""
+    """Where +x, +y and +z of the file point, if not as its format defines: RDF (right, down, front)
+    for an .spz with the axes of a .ply; RUB, LUF, RBU, ..."""
     level: int | None = None
-    """Level of detail of a lod-meta.json; 0 is the finest. Default: chosen by size."""
+    """Level of detail of a lod-meta.json; 0 is the finest. Default: the finest level with at most 4
+    million Gaussians."""
 
     def run(self) -> None:
-        """Check, build and write."""
+        """Check the flags, then build and write the collider."""
         if not self.scene:
-            raise InputError("name a splat file: newtongs collider SCENE.ply --out FILE.glb")
+            raise InputError("no scene given; name one: newtongs collider SCENE.ply --out FILE.glb")
         if self.out.suffix.lower() != ".glb":
-            raise InputError(f"--out must end in .glb, got {self.out}")
+            raise InputError(f"--out: expected a name ending in .glb, got {self.out}")
         if self.cell is not None and not self.cell > 0:
-            raise InputError(f"--cell must be positive, got {self.cell:g}")
+            raise InputError(f"--cell: expected a length above 0, got {self.cell:g}")
         picture = self.out.with_suffix(".png")
         check_target(self.out)
         check_target(picture)
@@ -62,43 +64,45 @@ class MakeCollider:
         self.make(picture)
 
     def make(self, picture: Path) -> None:
-        """Build, write, and say what it is."""
+        """Build and write the collider, and report its size."""
         from ..exports.solids import collider_picture, write_collider
-        from ..pushes import Push
-        from ..stage import pick
+        from ..pipeline.source import floor_of, open_source
 
-        pushes = [Push(select=word, velocity=(0.0, 0.0, 0.0)) for word in self.select]
-        stage = pick(self.scene, pushes, up=self.up, axes=self.axes, level=self.level)
-        stage, solid = self.around_objects(stage, pushes) if pushes else self.whole(stage)
+        source = open_source(self.scene, self.axes, self.level)
+        floor = floor_of(source, self.up)
+        solid, frame = self.whole(source, floor) if not self.select else self.around(source, floor)
         if not len(solid.boxes):
-            raise InputError("nothing solid was found: all Gaussians are faint or very wide")
-        write_collider(solid, stage.world, self.out)
-        collider_picture(solid, stage.world, picture)
+            raise InputError(
+                "nothing solid was found: all Gaussians are faint or very wide; use another scene"
+            )
+        write_collider(solid, frame, self.out)
+        collider_picture(solid, frame, picture)
         print(
-            f"{len(solid.boxes):,} boxes of cells of {solid.cell / stage.world.scale:.3g} scene "
-            f"units; {stage.floor.description}"
+            f"{len(solid.boxes):,} boxes, cell size {solid.cell / frame.scale:.3g} scene units; "
+            f"{floor.description}"
         )
         for path in (self.out, picture):
             print(f"{path}  {path.stat().st_size / 1e3:,.0f} kB")
 
-    def around_objects(self, stage: "Stage", pushes: "list[Push]") -> "tuple[Stage, Collider]":
-        """What animate would use, with room for the objects."""
-        from ..actors import make_bodies
-        from ..ground import solid_rest, static_rest
-        from ..pushes import Physics
-        from ..staging import settle
+    def around(self, source: "Source", floor: "FloorPlane") -> "tuple[Collider, WorldFrame]":
+        """The collider that animate uses, cleared around the objects."""
+        from ..pipeline.prepare import prepare
+        from ..pipeline.spec import ObjectSpec, SceneSpec
 
-        stage = settle(stage, None)
-        bodies = make_bodies(stage, pushes, Physics(), 1.0, None)
-        cell = None if self.cell is None else self.cell * stage.world.scale
-        return stage, solid_rest(stage, static_rest(stage), bodies, cell=cell)
+        objects = tuple(ObjectSpec(selector, velocity=(0.0, 0.0, 0.0)) for selector in self.select)
+        setup = prepare(source, SceneSpec(objects, up=self.up), floor=floor)
+        cell = None if self.cell is None else self.cell * setup.frame.scale
+        return setup.solid_boxes(cell), setup.frame
 
-    def whole(self, stage: "Stage") -> "tuple[Stage, Collider]":
-        """Everything."""
-        from ..world.colliders import collider
+    def whole(self, source: "Source", floor: "FloorPlane") -> "tuple[Collider, WorldFrame]":
+        """The collider of the whole scene, in a frame with the scene's unit."""
+        from ..physics.colliders import collider
+        from ..pipeline.source import on_cpu
+        from ..scene.world_frame import WorldFrame
 
-        x = stage.scene.means[stage.scene.opacities > 0.1]
-        x = x if len(x) else stage.scene.means
+        scene, frame = on_cpu(source.scene), WorldFrame.of_floor(floor.up, floor.height)
+        x = scene.means[scene.opacities > 0.1]
+        x = x if len(x) else scene.means
         ends = x[:: max(1, len(x) // 100_000)].quantile(x.new_tensor([0.01, 0.99]), dim=0)
         cell = self.cell or float((ends[1] - ends[0]).max()) / SIDES
-        return stage, collider(stage.scene, stage.world, size=32 * cell, cell=cell)
+        return collider(scene, frame, size=32 * cell, cell=cell), frame

@@ -1,75 +1,93 @@
-"""What commands say and write: bars, JSON files, checks before the work."""
+"""Output of commands: progress bars, JSON files, checks before the work starts."""
 
 import json
 import os
+import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from ..errors import InputError
-from ..files import existing_file, write_atomically
+from ..base.errors import InputError, Interrupted
+from ..base.files import existing_file, write_atomically
+from ..base.process import INTERRUPTED
 
 if TYPE_CHECKING:
-    from rich.console import Console
     from rich.progress import ProgressColumn, TaskID
+    from rich.table import Table
 
-WIDTH = 132  # of a table; narrower terminals wrap lines rather than lose columns
+    from ..base.types import Progress
 
-Advance = Callable[[str, int, int], None]
+WIDEST = 1000  # characters of a table
 
 
-def wide_console() -> "Console":
-    """Standard output, never cut to a narrow terminal."""
+def print_table(table: "Table") -> None:
+    """Print at the table's width; a narrower terminal wraps lines, so that no column is lost."""
     from rich.console import Console
+    from rich.measure import Measurement
 
     console = Console()
-    return console if console.width >= WIDTH else Console(width=WIDTH)
+    wide = console.options.update(width=WIDEST)
+    needed = Measurement.get(console, wide, table).maximum
+    if needed > console.width:
+        console = Console(width=needed)
+    console.print(table)
 
 
 def write_json(path: Path, content: Any) -> None:
-    """Write a JSON file that people can read."""
+    """Write an indented JSON file."""
     text = json.dumps(content, indent=1)
     write_atomically(path, lambda f: f.write(text.encode()))
 
 
 def check_target(path: Path) -> None:
-    """Find out before the work whether a file can be written there."""
-    if path.is_dir():  # also the empty name
+    """Check before the work starts that a file can be written."""
+    if path.is_dir():  # the empty name, too
         raise InputError(f"cannot write {path}: it is a folder; name a file in it")
     parent = next(p for p in path.absolute().parents if os.path.lexists(p))
     if not (parent.is_dir() and os.access(parent, os.W_OK)):
-        raise InputError(f"cannot write {path}: {parent} is no folder that can be written to")
+        raise InputError(f"cannot write {path}: {parent} is not a writable folder")
 
 
 def check_folder(path: Path) -> None:
-    """Find out before the work whether files can be written into a folder."""
+    """Check before the work starts that files can be written into a folder."""
     if path.exists() and not path.is_dir():
         raise InputError(f"cannot write into {path}: it is a file; name a folder")
     check_target(path / "file")
 
 
 def check_scene(name: str | None) -> None:
-    """Find out before anything is loaded whether a splat file is there.
+    """Check before anything is loaded that a splat file exists.
 
-    Our own scenes are named by words without an ending.
+    Names without a suffix mean built-in scenes.
     """
     if name and Path(name).suffix and not Path(name).is_dir():
         existing_file(name, "a file of Gaussians")
 
 
 @contextmanager
-def bars(*columns: "ProgressColumn") -> Iterator[Callable[..., None]]:
-    """Bars on standard error, fed by calls of (name, done, total, further fields).
+def reported_once() -> Iterator[None]:
+    """Under torchrun all ranks raise the same bad input; only rank 0 reports it."""
+    try:
+        yield
+    except (InputError, Interrupted) as error:
+        if os.environ.get("RANK", "0") == "0":
+            raise
+        sys.exit(2 if isinstance(error, InputError) else INTERRUPTED)
 
-    They are drawn from the first call on, so that an error before it stands alone, and only on a
+
+@contextmanager
+def bars(*columns: "ProgressColumn") -> Iterator[Callable[..., None]]:
+    """Progress bars on standard error, updated by calls of (name, done, total, further fields).
+
+    They appear with the first call, so that an error before it stands alone, and only on a
     terminal: in a log they would be noise.
     """
     from rich.console import Console
-    from rich.progress import Progress
+    from rich.progress import Progress as Bars
 
     console = Console(stderr=True)
-    drawn = Progress(*columns, console=console, disable=not console.is_terminal)
+    drawn = Bars(*columns, console=console, disable=not console.is_terminal)
     tasks: dict[str, TaskID] = {}
 
     def advance(name: str, done: int, total: int, **shown: Any) -> None:
@@ -86,8 +104,8 @@ def bars(*columns: "ProgressColumn") -> Iterator[Callable[..., None]]:
 
 
 @contextmanager
-def progress_bar(unit: str = "sequences") -> Iterator[Advance]:
-    """A bar for each name, fed by calls of (name, done, total)."""
+def progress_bar(unit: str = "sequences") -> Iterator["Progress"]:
+    """A progress bar for each name, updated by calls of (name, done, total)."""
     from rich.progress import BarColumn, TextColumn, TimeRemainingColumn
 
     with bars(

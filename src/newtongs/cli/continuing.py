@@ -1,4 +1,4 @@
-"""``newtongs continue``: an observed motion, and how it goes on."""
+"""``newtongs continue``: predict what happens after an observed motion."""
 
 from dataclasses import dataclass
 from pathlib import Path
@@ -6,29 +6,29 @@ from typing import TYPE_CHECKING, Annotated, ClassVar
 
 import tyro
 
-from ..errors import InputError
+from ..base.errors import InputError
 from .animate import WHITE, Picture
 from .apps import app
 from .evaluate import find_context
 
 if TYPE_CHECKING:
-    from ..continuation import Observed
+    from ..forecast.continuation import Observed
 
 
 @app.command(name="continue")
 @dataclass(frozen=True)
 class Continue(Picture):
-    """Continue an observed motion: a track in, the track and the seconds after it out.
+    """Continue an observed motion: predict the seconds that follow a track.
 
     ContextNND, our own model, reads up to 16 states (two thirds of a second) from the beginning of
-    the track, or from its end where that explains more, and goes on as State-32's objects do. A
-    track is a .json or .npz with "states" (T, 22), or "p" (T, 3) and what else is known, and
-    "times" or "fps"; what `newtongs animate` wrote as .json; or a dump of moving Gaussians (.npy,
-    .npz, .pt, .safetensors), which is lifted. y points up and the floor is at zero.
+    the track, or from its end where that fits better, and predicts a motion like those of State-32.
+    A track is a .json or .npz with "states" (T, 22), or with "p" (T, 3) and whatever else is known,
+    and "times" or "fps"; a .json written by `newtongs animate`; or a dump of moving Gaussians
+    (.npy, .npz, .pt, .safetensors), which is lifted. y points up and the floor is at zero.
 
     newtongs continue track.json --out further --seconds 1.5
 
-    docs/context.md says what it can and cannot do.
+    docs/context.md describes what the model can and cannot do.
     """
 
     resumes: ClassVar[bool] = False
@@ -37,11 +37,11 @@ class Continue(Picture):
     out: Path = Path("continued")
     """Folder to write to."""
     seconds: float = 2.0
-    """How long it goes on. The model has seen motions of 2.7 seconds."""
+    """Length of the prediction. The model was trained on motions of 2.7 seconds."""
     fps: float = 24.0
-    """Frames a second of what is written."""
+    """Frames per second of the output."""
     object: int = 0
-    """Which object of an animation's .json."""
+    """Which object, for the .json of an animation."""
     context: str = "pretrained"
     """The model: pretrained, or a .safetensors file made by `newtongs train-context`."""
 
@@ -50,7 +50,7 @@ class Continue(Picture):
         if self.track == Path():
             raise InputError("name a track: newtongs continue TRACK.json --out DIR")
         self.check_output(self.out)
-        from ..continuation import continue_track
+        from ..forecast.continuation import continue_track
 
         model = find_context(self.context)
         observed = self.observed()
@@ -60,10 +60,10 @@ class Continue(Picture):
         self.write(animation, self.out, f"{self.track.stem}_continued", WHITE)
 
     def observed(self) -> "Observed":
-        """The track, also that of an animation's object."""
-        from ..continuation import Observed, read_track
+        """The track, or that of an object of an animation."""
+        from ..base.files import existing_file
         from ..exports.replay import FORMAT, load_animation
-        from ..files import existing_file
+        from ..forecast.continuation import Observed, read_track
 
         existing_file(self.track, "a track: .json, .npz, or a dump of Gaussians")
         ours = self.track.suffix == ".json" and FORMAT.encode() in self.track.read_bytes()[:4096]

@@ -6,14 +6,15 @@ from typing import TYPE_CHECKING, Annotated, ClassVar, Literal
 
 import tyro
 
-from ..errors import InputError
-from ..files import require_ending
+from ..base.errors import InputError
+from ..base.files import require_ending
 from .apps import app
-from .console import Advance, check_scene, check_target, progress_bar
+from .console import check_scene, check_target, progress_bar
 
 if TYPE_CHECKING:
     from torch import Tensor
 
+    from ..base.types import Progress
     from ..scene.cameras import Camera
     from ..scene.gaussians import GaussianScene
 
@@ -21,10 +22,10 @@ if TYPE_CHECKING:
 @app.command(name="convert")
 @dataclass(frozen=True)
 class Convert:
-    """Write a splat file in another format, and tell its size and what was lost, in dB.
+    """Convert a splat file to another format, and report its size and the loss in dB.
 
-    .ply keeps everything. .sog, .spz, .compressed.ply and .compressed.glb are a tenth to a quarter
-    as large and look the same; .glb is glTF, for viewers; .splat drops view-dependent colour.
+    .ply keeps everything. .sog, .spz, .compressed.ply and .compressed.glb look the same at a tenth
+    to a quarter of the size; .glb is glTF, for viewers; .splat drops view-dependent colour.
 
     newtongs convert garden.ply garden.sog
 
@@ -33,23 +34,24 @@ class Convert:
 
     resumes: ClassVar[bool] = False
     scene: Annotated[str, tyro.conf.Positional, tyro.conf.arg(metavar="SCENE")] = ""
-    """Splat file or SOG folder, or one of our own scenes by name."""
+    """Splat file, SOG folder, or the name of a built-in scene."""
     out: Annotated[str, tyro.conf.Positional, tyro.conf.arg(metavar="OUT")] = ""
-    """File to write; its ending names the format: .ply, .compressed.ply, .spz, .sog, .splat, .glb,
-    .compressed.glb."""
+    """File to write. Its extension sets the format: .ply, .compressed.ply, .spz, .sog, .splat,
+    .glb, .compressed.glb."""
     axes: str | None = None
-    """Where +x, +y, +z of the file read point, if not where its format says: RDF (right, down,
-    front) for an .spz that holds a .ply's axes, RUB, LUF, RBU, ..."""
+    """Where +x, +y and +z of the input file point, if not as its format defines: RDF (right, down,
+    front) for an .spz with the axes of a .ply; RUB, LUF, RBU, ..."""
     level: int | None = None
-    """Level of detail of a lod-meta.json; 0 is the finest. Default: the finest of up to 4 million
-    Gaussians."""
+    """Level of detail of a lod-meta.json; 0 is the finest. Default: the finest level with at most 4
+    million Gaussians."""
     sh_degree: Literal[0, 1, 2, 3] | None = None
-    """Cut view-dependent colour off above this degree."""
+    """Highest spherical-harmonics degree of view-dependent colour to keep. Default: all."""
     loss: bool = True
-    """Read the file again and compare pictures from four sides. --no-loss saves that time."""
+    """Measure the loss: read the new file and compare pictures from four sides. --no-loss saves
+    that time."""
 
     def run(self) -> None:
-        """Check, convert, and say what came of it."""
+        """Check the flags, convert, and report size and loss."""
         if not (self.scene and self.out):
             raise InputError("name two files: newtongs convert SCENE.ply OUT.sog")
         check_scene(self.scene)
@@ -57,32 +59,32 @@ class Convert:
         check_target(out)
         require_ending(out)
         if Path(self.scene).exists() and out.exists() and out.samefile(self.scene):
-            raise InputError(f"{out} would be written over itself; give another name")
-        from ..scene.io.formats import require_writer, save
-        from ..stage import opened
+            raise InputError(f"{out} would overwrite its own input; give another name")
+        from ..formats.files import require_writer, save
+        from ..pipeline.source import open_source
 
         require_writer(out)
         with progress_bar("steps") as advance:
             advance("reading", 0, 1)
-            scene = opened(self.scene, self.axes, self.level).scene
+            scene = open_source(self.scene, self.axes, self.level).scene
             advance("reading", 1, 1)
             save(self.cut(scene), out, progress=advance)
             size, n = out.stat().st_size, len(scene)
             print(f"{out}  {size / 1e3:,.0f} kB, {n:,} Gaussians, {size / n:.1f} bytes each")
             if self.loss:
                 seen = views(scene, advance)
-                del scene  # one at a time: large scenes fill the memory
+                del scene  # two large scenes would not fit in memory
                 print(f"loss: {lost(seen, out, advance)}")
 
     def cut(self, scene: "GaussianScene") -> "GaussianScene":
-        """With colour of the degree asked for."""
+        """The scene with colour up to the requested degree."""
         from ..exports.parts import cut
 
         return cut(scene, self.sh_degree)
 
 
-def views(scene: "GaussianScene", advance: Advance) -> "list[tuple[Camera, Tensor]]":
-    """Pictures of a scene from four sides, and the cameras."""
+def views(scene: "GaussianScene", advance: "Progress") -> "list[tuple[Camera, Tensor]]":
+    """Pictures of a scene from four sides, with their cameras."""
     from ..exports.loss import around, picture
 
     cameras = around(scene)
@@ -93,10 +95,10 @@ def views(scene: "GaussianScene", advance: Advance) -> "list[tuple[Camera, Tenso
     return seen
 
 
-def lost(seen: "list[tuple[Camera, Tensor]]", out: Path, advance: Advance) -> str:
-    """How much the pictures of the file differ, in words."""
+def lost(seen: "list[tuple[Camera, Tensor]]", out: Path, advance: "Progress") -> str:
+    """The difference between the pictures and those of the file, as text."""
     from ..exports.loss import between, picture
-    from ..scene.io.formats import load
+    from ..formats.files import load
 
     got, pairs = load(out), []
     for camera, wanted in seen:

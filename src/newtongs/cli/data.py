@@ -6,7 +6,7 @@ from typing import Annotated, ClassVar, Literal
 
 import tyro
 
-from ..datasets import common12
+from ..paper.datasets import common12
 from .apps import data
 from .console import check_folder, check_target, progress_bar
 
@@ -18,8 +18,9 @@ SplitName = Literal["train", "val_id", "val_ood"]
 class DataState32:
     """Make State-32: labelled 64-frame trajectories of 32 motion families.
 
-    Writes OUT/{split}.pt and OUT/manifest_{split}.csv. At the paper's size that is 7.4 GB. An
-    interrupted run goes on where it stopped when started again.
+    Writes OUT/{split}.pt and OUT/manifest_{split}.csv. At the paper's size that is 7.4 GB, and as
+    much as the largest split again (5.9 GB) while it is made. The same command resumes an
+    interrupted run.
     """
 
     resumes: ClassVar[bool] = True
@@ -31,15 +32,15 @@ class DataState32:
     splits: tuple[SplitName, ...] = ("train", "val_id", "val_ood")
     """Which splits to make: training, same ranges, velocity-range shift."""
     overwrite: bool = False
-    """Make every split anew, also one that is there and as asked for."""
+    """Make every split again, even one that already matches the request."""
     device: str = "cpu"
     """Where to compute: cpu or cuda. The data are the same up to rounding."""
 
     def run(self) -> None:
-        """Build, and say what was written."""
-        from ..datasets import state32
-        from ..state import checked_device
-        from ..threads import one_thread
+        """Build, and print what was written."""
+        from ..base.process import one_thread
+        from ..base.state import checked_device
+        from ..paper.datasets import state32
 
         with one_thread(), progress_bar() as advance:
             paths = state32.build(
@@ -59,8 +60,8 @@ class DataState32:
 class DataGaussian32:
     """Make Gaussian-32: ten objects in ten scenes, each in 32 motions, with four rendered views.
 
-    Writes OUT/samples/*.pt and OUT/manifest.csv: 320 samples of 49 frames, 26.5 GB. An interrupted
-    run goes on where it stopped when started again.
+    Writes OUT/samples/*.pt and OUT/manifest.csv: 320 samples of 49 frames, 26.5 GB. The same
+    command resumes an interrupted run.
     """
 
     resumes: ClassVar[bool] = True
@@ -71,14 +72,14 @@ class DataGaussian32:
     motions: tuple[str, ...] | None = None
     """Which motions, by name (free_fall, damped_bouncing, ...). Default: all 32."""
     store: Literal["full", "compact"] = "full"
-    """full: the paper's schema, 83 MB a sample. compact: without what loading recomputes exactly
-    (moving Gaussians, flows), 65 MB."""
+    """full: the paper's schema, 83 MB per sample. compact: leaves out what loading recomputes
+    exactly (moving Gaussians, flows), 65 MB."""
     overwrite: bool = False
-    """Make every sample anew, also one that is there."""
+    """Make every sample again, even existing ones."""
 
     def run(self) -> None:
-        """Build, and say what was written."""
-        from ..datasets import gaussian32
+        """Build, and print what was written."""
+        from ..paper.datasets import gaussian32
         from ..render.light import render_light
 
         with progress_bar("samples") as advance:
@@ -100,21 +101,21 @@ class DataGaussian32:
 class DataSame32:
     """Make Same-32: the yellow cone on the construction floor in each of the 32 motions.
 
-    A subset of Gaussian-32: OUT/manifest_same32.csv points at its samples. They are made in OUT, or
-    taken from a Gaussian-32 folder named with --source, which must have them all.
+    A subset of Gaussian-32: OUT/manifest_same32.csv lists its samples. They are made in OUT, or
+    taken from the Gaussian-32 folder given with --source, which must contain all of them.
     """
 
     resumes: ClassVar[bool] = True
     out: Path
     """Folder to write to."""
     source: Path | None = None
-    """A Gaussian-32 folder that has the samples. Default: make them in OUT."""
+    """A Gaussian-32 folder that contains the samples. Default: make them in OUT."""
     overwrite: bool = False
-    """Make every sample anew, also one that is there."""
+    """Make every sample again, even existing ones."""
 
     def run(self) -> None:
-        """Build, and say what was written."""
-        from ..datasets import same32
+        """Build, and print what was written."""
+        from ..paper.datasets import same32
         from ..render.light import render_light
 
         with progress_bar("samples") as advance:
@@ -133,8 +134,8 @@ class DataSame32:
 class DataCommon12:
     """Make Common-12's manifest: 84 videos, 12 motions by 7 methods, with prompts and seeds.
 
-    Writes OUT/common12.json. Clips are no part of it: `newtongs generate --out OUT` makes those of
-    NewtonGS, CogVideoX, Wan and NewtonGen, and --released takes others from the public release.
+    Writes OUT/common12.json, without clips: `newtongs generate --out OUT` makes those of NewtonGS,
+    CogVideoX, Wan and NewtonGen, and --released adds others from the public release.
     """
 
     resumes: ClassVar[bool] = False
@@ -145,7 +146,7 @@ class DataCommon12:
     stay there; the manifest points at them."""
 
     def run(self) -> None:
-        """Write, and say what is in it."""
+        """Write the manifest and print what it contains."""
         check_folder(self.out)
         path = common12.write_manifest(self.out, released=self.released)
         rows = common12.read_manifest(self.out)
@@ -156,7 +157,7 @@ class DataCommon12:
 @data.command(name="scene")
 @dataclass(frozen=True)
 class DataScene:
-    """Write a scene made by code as a splat file, its objects marked.
+    """Write a built-in scene as a splat file with its objects marked.
 
     newtongs data scene sunny_park --out park.ply
     """
@@ -170,9 +171,9 @@ class DataScene:
     """File to write: .ply, .splat, .spz or .compressed.ply."""
 
     def run(self) -> None:
-        """Write, and say what it is."""
-        from ..scene.io.formats import save
-        from ..templates import named_scene
+        """Write the scene and print what it contains."""
+        from ..formats.files import save
+        from ..samples import named_scene
 
         check_target(self.out)
         made = named_scene(self.name)

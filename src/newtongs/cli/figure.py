@@ -1,19 +1,19 @@
-"""``newtongs figure``: pictures of the data sets and of the paper."""
+"""``newtongs figure`` and ``gallery``: pictures of the data sets and of the paper."""
 
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, ClassVar
+from typing import TYPE_CHECKING, ClassVar, Literal
 
-from ..errors import InputError
-from ..figures.chosen import MAIN_MOTIONS, PANEL_MOTIONS
-from .apps import figure
+from ..base.errors import InputError
+from ..paper.figures import MAIN_MOTIONS, PANEL_MOTIONS
+from .apps import app, figure
 from .console import check_folder, check_target, progress_bar
 
 if TYPE_CHECKING:
-    from ..figures.panels import Drawn
+    from ..paper.figures.panels import DrawnFigure
 
 SAMPLES = 128  # of each motion in the first shard of the paper's ID split
-SMALLEST, LARGEST = 16, 1024  # pixels a side of one picture
+SMALLEST, LARGEST = 16, 1024  # pixels per side of one picture
 
 
 @figure.command(name="motions")
@@ -23,18 +23,18 @@ class FigureMotions:
 
     resumes: ClassVar[bool] = False
     out: Path = Path("state32.png")
-    """Picture to write; the ending decides the format (png, svg, pdf)."""
+    """Picture to write; the suffix sets the format (png, svg, pdf)."""
     paths: int = 4
-    """Sequences of each family."""
+    """Sequences per family."""
     seed: int = 7301
-    """Seed of the draw."""
+    """Random seed."""
 
     def run(self) -> None:
-        """Draw, and say where it is."""
+        """Draw, and print the path."""
         if self.paths < 1:
             raise InputError(f"paths must be at least 1, got {self.paths}")
         check_target(self.out)
-        from ..figures.motions import motion_gallery
+        from ..paper.figures.motions import motion_gallery
 
         print(f"picture written to {motion_gallery(self.out, paths=self.paths, seed=self.seed)}")
 
@@ -49,8 +49,8 @@ class FigureGaussian32:
     """Folder for the pictures."""
 
     def run(self) -> None:
-        """Draw, and say where they are."""
-        from ..figures.gallery import gaussian32_gallery
+        """Draw, and print the paths."""
+        from ..paper.figures.gallery import gaussian32_gallery
 
         check_folder(self.out)
         with progress_bar("scenes") as advance:
@@ -63,23 +63,23 @@ class FigureGaussian32:
 class FigureMain:
     """Draw the paper's main figure: motions in five frames, ground truth, baselines, NewtonGS.
 
-    Same-32's cone on the construction floor, from view 0, which does not move. A blue border marks
-    NewtonGS. A .png and an .svg are written.
+    Same-32's cone on the construction floor, seen from the fixed view 0. A blue border marks
+    NewtonGS. Writes a .png and an .svg.
     """
 
     resumes: ClassVar[bool] = False
     out: Path = Path("main.png")
-    """Picture to write; an .svg is put beside the .png."""
+    """Picture to write; an .svg is written beside the .png."""
     motions: tuple[str, ...] = MAIN_MOTIONS
     """Which motions; the paper shows 14 and does not name them."""
     seed: int = 7301
     """Which trained model: 7301, 7302 or 7303."""
     size: int = 96
-    """Pixels a side of one picture."""
+    """Pixels per side of one picture."""
 
     def run(self) -> None:
-        """Draw, and say where it is."""
-        from ..figures.rollouts import main_figure
+        """Draw, and print the path."""
+        from ..paper.figures.rollouts import main_figure
 
         check_picture(self.out, self.size)
         with progress_bar("motions") as advance:
@@ -94,12 +94,12 @@ class FigureMain:
 class FigurePanels:
     """Draw six frames of State-32 sequences, ground truth beside NewtonGS.
 
-    t = 0, 0.2, 0.4, 0.6, 0.8, 1 from top to bottom. A .png and an .svg are written.
+    t = 0, 0.2, 0.4, 0.6, 0.8, 1 from top to bottom. Writes a .png and an .svg.
     """
 
     resumes: ClassVar[bool] = False
     out: Path = Path("panels.png")
-    """Picture to write; an .svg is put beside the .png."""
+    """Picture to write; an .svg is written beside the .png."""
     motions: tuple[str, ...] = PANEL_MOTIONS
     """Which motions; by default the paper's three."""
     seed: int = 7301
@@ -107,11 +107,11 @@ class FigurePanels:
     sample: int = 0
     """Which sequence of each motion in State-32's ID split, 0 to 127."""
     size: int = 150
-    """Pixels a side of one picture."""
+    """Pixels per side of one picture."""
 
     def run(self) -> None:
-        """Draw, and say where it is."""
-        from ..figures.rollouts import six_frame_panels
+        """Draw, and print the path."""
+        from ..paper.figures.rollouts import six_frame_panels
 
         check_picture(self.out, self.size)
         if not 0 <= self.sample < SAMPLES:
@@ -129,40 +129,40 @@ class FigurePanels:
 class FigureStrip:
     """Draw the Common-12 strip of parabolic motion with rotation: four frames of each method.
 
-    NewtonGS is drawn from Same-32 (tumbling_fall, view 0), with a blue border; films of other
-    methods are taken from a folder. A .png and an .svg are written.
+    NewtonGS is rendered from Same-32 (tumbling_fall, view 0), with a blue border; clips of other
+    methods come from a folder. Writes a .png and an .svg.
     """
 
     resumes: ClassVar[bool] = False
     out: Path = Path("strip.png")
-    """Picture to write; an .svg is put beside the .png."""
+    """Picture to write; an .svg is written beside the .png."""
     clips: Path | None = None
     """Folder with Sora.mp4, Wan.mp4 and so on, or with Parabolic_Motion_with_Rotation/ in it."""
     seed: int = 7301
     """Which trained model: 7301, 7302 or 7303."""
 
     def run(self) -> None:
-        """Draw, and say where it is and which clips were not there."""
-        from ..figures.strips import common12_strip
+        """Draw, and print the path and which clips were missing."""
+        from ..paper.figures.strips import common12_strip
 
         check_target(self.out)
         tell(common12_strip(self.out, clips=self.clips, seed=self.seed))
 
 
 def check_picture(out: Path, size: int) -> None:
-    """Find out before the work whether the picture can be drawn and written."""
+    """Check before the work starts that the picture can be drawn and written."""
     check_target(out)
     check_size(size)
 
 
 def check_size(size: int) -> None:
-    """Whether a picture can be so many pixels wide."""
+    """Check the number of pixels per side."""
     if not SMALLEST <= size <= LARGEST:
         raise InputError(f"size must be {SMALLEST} to {LARGEST} pixels, got {size}")
 
 
-def tell(drawn: "Drawn") -> None:
-    """The caption, and where the files are."""
+def tell(drawn: "DrawnFigure") -> None:
+    """Print the caption and the paths."""
     print(drawn.caption)
     for path in drawn.paths:
         print(f"picture written to {path}")
@@ -171,32 +171,61 @@ def tell(drawn: "Drawn") -> None:
 @figure.command(name="context")
 @dataclass(frozen=True)
 class FigureContext:
-    """Draw what ContextNND does: error against states seen, each motion, speed, calibration.
+    """Draw figures of ContextNND: error against states seen, each motion, speed, calibration.
 
-    Fresh sequences are drawn, so the figures differ a little from those of `newtongs evaluate`.
+    New sequences are generated, so numbers differ slightly from those of `newtongs evaluate`.
     """
 
     resumes: ClassVar[bool] = False
     out: Path = Path("context")
     """Folder for seen, motions, response, velocity and calibration (.png and .svg)."""
     per_motion: int = 32
-    """Sequences of each motion; some minutes on two CPU cores."""
+    """Sequences per motion; a few minutes on two CPU cores."""
     context: str = "pretrained"
     """Weights: pretrained, or a .safetensors file made by `newtongs train-context`."""
 
     def run(self) -> None:
-        """Draw, and say where they are."""
+        """Draw, and print the paths."""
         if self.per_motion < 1:
             raise InputError(f"per-motion must be at least 1, got {self.per_motion}")
         check_folder(self.out)
-        from ..figures.motions import import_pyplot
+        from ..paper.figures.motions import import_pyplot
         from .evaluate import find_context
 
         import_pyplot()
-        from ..report.context_figures import context_figures
+        from ..paper.figures.context_nnd import context_figures
 
         with progress_bar("steps") as advance:
             names = context_figures(
                 find_context(self.context), self.out, self.per_motion, progress=advance
             )
         print(f"{', '.join(names)} written to {self.out}")
+
+
+@app.command(name="gallery")
+@dataclass(frozen=True)
+class Gallery:
+    """Draw the twelve background stress tests: the trained model moving objects in ten scenes.
+
+    Six frames each, from a fixed camera, unretouched. Where the object leaves the picture, the row
+    says why. With --framing fit the camera follows the object instead.
+    """
+
+    resumes: ClassVar[bool] = False
+    out: Path = Path("gallery.png")
+    """Picture to write (.png)."""
+    seed: int = 7301
+    """Which trained model: 7301, 7302 or 7303."""
+    framing: Literal["paper", "fit"] = "paper"
+    """paper: the fixed view 0 of the paper's protocol. fit: a camera that follows the object."""
+
+    def run(self) -> None:
+        """Draw, and print the path."""
+        from ..paper.figures.stress import stress_gallery
+
+        check_target(self.out)
+        with progress_bar("strips") as advance:
+            drawn = stress_gallery(self.out, seed=self.seed, framing=self.framing, progress=advance)
+        for name, reason in drawn.facts["reasons"].items():
+            print(f"{name}: {reason}")
+        print(f"picture written to {drawn.paths[0]}")

@@ -6,19 +6,19 @@ from typing import TYPE_CHECKING, Annotated, ClassVar
 
 import tyro
 
-from ..errors import InputError
+from ..base.errors import InputError
 from .apps import figure
 from .console import check_folder, check_scene, progress_bar, write_json
 from .figure import check_size, tell
 
 if TYPE_CHECKING:
-    from ..figures.first_frame import FirstFrame, Region
+    from ..paper.figures.first_frame import FirstFrame, Region
     from ..scene.cameras import Camera
     from ..scene.gaussians import GaussianScene
 
 STAND_IN = "bowling"
 CANDIDATES = 65_536  # newtongs.dynamics.search's, which takes seconds to import
-FOOTPRINT = 0.75  # newtongs.scene.find.grouping's, likewise
+FOOTPRINT = 0.75  # newtongs.segment.objects.grouping's, likewise
 
 
 @figure.command(name="first-frame")
@@ -26,49 +26,49 @@ FOOTPRINT = 0.75  # newtongs.scene.find.grouping's, likewise
 class FigureFirstFrame:
     """Move the object of a pretrained first-frame reconstruction (LGM), and draw six frames.
 
-    A circle and a depth interval in the reference view select the object; what else lies in a
-    smaller footprint, its ghosts, is left out; the rest stays. The first state is searched without
-    a scene (65,536 candidates, +0.72 in x within two seconds), and the model's displacements are
-    applied at the object's centroid, one scene unit a unit.
+    A circle and a depth interval in the reference view select the object; other Gaussians in a
+    smaller footprint (its ghosts) are removed; the rest stays still. The first state is found
+    without a scene (65,536 candidates, +0.72 in x within two seconds), and the model's
+    displacements are applied at the object's centroid, one scene unit per model unit.
 
     newtongs figure first-frame alley.ply --circle 70 365 22 --depth 1.44 1.56
 
-    Without --circle the reference view is drawn, for you to choose in. `newtongs figure first-frame
-    bowling` needs no file: it makes a stand-in for the paper's alley, ghosts included.
+    Without --circle the reference view is drawn, to choose the object in. `newtongs figure
+    first-frame bowling` needs no file: it makes a stand-in for the paper's alley, with ghosts.
     """
 
     resumes: ClassVar[bool] = False
     scene: Annotated[str, tyro.conf.Positional, tyro.conf.arg(metavar="SCENE")] = STAND_IN
-    """LGM's output: .ply, or a tensor (..., N, 14) as .pt, .npy or .safetensors. Or: bowling."""
+    """LGM's output: .ply, or a tensor (..., N, 14) as .pt, .npy or .safetensors; or bowling."""
     out: Path = Path("first_frame")
     """Folder to write to."""
     circle: tuple[float, float, float] | None = None
-    """Centre from the left and from the top, and radius, in pixels of the reference view."""
+    """Centre (from the left, from the top) and radius, in pixels of the reference view."""
     depth: tuple[float, float] | None = None
     """Nearest and farthest depth of the object, in scene units."""
     footprint: float = FOOTPRINT
-    """Radius of the circle in which ghosts are left out, as a fraction of the circle's."""
+    """Radius of the circle in which ghosts are removed, as a fraction of the circle's."""
     ghost_depth: tuple[float, float] | None = None
-    """Leave ghosts out between these depths only. Default: at all depths, as in the paper."""
+    """Remove ghosts only between these depths. Default: at all depths, as in the paper."""
     cameras: Path | None = None
     """Reference view: the first camera of a transforms.json or of a folder of COLMAP text files.
     Default: LGM's own, 512 x 512 pixels, 49.1 degrees, at (0, 0, 1.5)."""
     clips: Path | None = None
-    """Folder of public videos (Sora.mp4, ..., or Acceleration/ with them) for a second figure:
-    the strip above their first and final frames."""
+    """Folder of public videos (Sora.mp4, ..., or Acceleration/ that contains them) for a second
+    figure: the strip above their first and final frames."""
     seed: int = 7301
     """Which trained model: 7301, 7302 or 7303."""
     candidates: int = CANDIDATES
-    """First states to try."""
+    """Number of first states to try."""
     size: int = 210
     """Width of one picture in pixels."""
     color: tuple[float, float, float] | None = None
-    """Colour where no Gaussian is, from 0 to 1. Default: white, as LGM has it."""
+    """Background colour, from 0 to 1. Default: white, as in LGM."""
 
     def run(self) -> None:
-        """Draw, and say where it is and what was selected."""
+        """Draw, and print the paths and what was selected."""
         self.check()
-        from ..figures.first_frame import first_frame
+        from ..paper.figures.first_frame import first_frame
 
         scene, region = self.read()
         camera = self.camera()
@@ -83,7 +83,7 @@ class FigureFirstFrame:
         self.draw(moving)
 
     def check(self) -> None:
-        """What can be told before the work."""
+        """Check the arguments before the work starts."""
         check_folder(self.out)
         check_size(self.size)
         if self.color is not None and not all(0 <= c <= 1 for c in self.color):
@@ -92,15 +92,15 @@ class FigureFirstFrame:
             raise InputError(f"candidates must be at least 1, got {self.candidates}")
         check_scene(self.scene)
         if self.clips is not None:
-            from ..figures.first_frame import VIDEO_FOLDER
-            from ..figures.strips import clips_in
+            from ..paper.figures.first_frame import VIDEO_FOLDER
+            from ..paper.figures.strips import clips_in
 
             clips_in(self.clips, VIDEO_FOLDER)
 
     def read(self) -> "tuple[GaussianScene, Region | None]":
-        """The Gaussians, and which of them are the object, as far as that was said."""
-        from ..figures.first_frame import write_stand_in
-        from ..scene.io.formats import load
+        """The Gaussians, and the region of the object if it is known."""
+        from ..formats.files import load
+        from ..paper.figures.first_frame import write_stand_in
 
         known = None
         path = Path(self.scene)
@@ -113,8 +113,8 @@ class FigureFirstFrame:
         return scene, self.region(scene)
 
     def region(self, scene: "GaussianScene") -> "Region":
-        """Circle and depth, of which there must be both."""
-        from ..figures.first_frame import Region
+        """The region of ``--circle`` and ``--depth``; both are needed."""
+        from ..paper.figures.first_frame import Region
 
         if self.circle is None:
             raise InputError("--depth selects nothing without --circle U V R; give both")
@@ -126,32 +126,32 @@ class FigureFirstFrame:
 
     def camera(self) -> "Camera":
         """The reference view."""
-        from ..figures.first_frame import lgm_camera
-        from ..scene.io.camera_files import load_cameras
+        from ..formats.camera_files import load_cameras
+        from ..paper.figures.first_frame import lgm_camera
 
         return load_cameras(self.cameras)[0] if self.cameras else lgm_camera()
 
     def background(self) -> tuple[float, float, float]:
-        """The colour asked for, or what suits the scene."""
-        from ..figures.first_frame import STAND_IN_COLOR, WHITE
+        """The requested colour, or the scene's default."""
+        from ..paper.figures.first_frame import STAND_IN_COLOR, WHITE
 
         plain = STAND_IN_COLOR if self.scene == STAND_IN else WHITE
         return self.color or plain
 
     def show_view(self, scene: "GaussianScene", camera: "Camera") -> None:
-        """Draw the reference view, since nobody said where the object is in it."""
+        """Draw the reference view, so that the object can be located in it."""
         from ..render import render, write_png
 
         path = self.out / "reference.png"
         write_png(path, render(scene, camera, background=self.background()))
         print(
-            f"no object named; the reference view, {camera.width} x {camera.height} pixels, is in "
-            f"{path}: find the object there and give --circle U V R --depth NEAR FAR"
+            f"no object selected; the reference view, {camera.width} x {camera.height} pixels, is "
+            f"in {path}: find the object there and give --circle U V R --depth NEAR FAR"
         )
 
     def draw(self, moving: "FirstFrame") -> None:
-        """Both figures, as far as their input is there, and the facts."""
-        from ..figures import first_frame as figures
+        """Draw both figures, as far as their input is available, and write the facts."""
+        from ..paper.figures import first_frame as figures
 
         stands_in = self.scene == STAND_IN
         source = "made by code, in place of the paper's LGM asset" if stands_in else self.scene
@@ -174,7 +174,7 @@ class FigureFirstFrame:
 
 
 def depths(scene: "GaussianScene", camera: "Camera", circle: tuple[float, float, float]) -> str:
-    """At which depths there is something in a circle, in words."""
+    """The range of depths in a circle, in words."""
     import torch
 
     pixels, z = camera.project(scene.means)

@@ -1,4 +1,4 @@
-"""``newtongs inspect``: what is in a file, and what to do with it."""
+"""``newtongs inspect``: what a file contains, and which flags select its objects."""
 
 import json
 from collections.abc import Callable
@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Annotated, ClassVar
 
 import tyro
 
-from ..errors import InputError
-from ..files import existing_file
+from ..base.errors import InputError
+from ..base.files import existing_file
 from .apps import app
 from .console import check_scene, check_target
 
@@ -18,46 +18,48 @@ if TYPE_CHECKING:
     from rich.table import Table
     from rich.text import Text
 
-    from ..scene import Cluster, Floor, GaussianScene
-    from ..stage import Opened
+    from ..pipeline.source import Source
+    from ..segment.floor.finding import FloorPlane
+    from ..segment.objects.clusters import Cluster
 
 THUMBNAIL = 44  # characters across in a terminal
 CLUSTERS_SHOWN = 10
-DRAWN = 4  # alternatives side by side
-KINDS = (".json", ".safetensors")  # files that hold no scene
+DRAWN = 4  # most alternatives drawn side by side
+KINDS = (".json", ".safetensors")  # files without a scene
 
 
 @app.command(name="inspect")
 @dataclass(frozen=True)
 class Inspect:
-    """Show what is in a splat file, a data set, a checkpoint or an animation's json.
+    """Show the contents of a splat file, a data set, a checkpoint or an animation's json.
 
-    For a scene: counts, bounds, colour degree, up and floor as found and what else they might be,
-    the object-like clusters with the words to pass to `newtongs animate --select`, and a picture.
+    For a scene: counts, bounds, colour degree, the estimated up direction and floor with their
+    alternatives, the object-like clusters with the values to pass to `newtongs animate --select`,
+    and a picture.
     """
 
     resumes: ClassVar[bool] = False
     file: Annotated[Path, tyro.conf.Positional] = Path()
-    """The file or folder, or the name of one of our own scenes (sunny_park, ...)."""
+    """The file or folder, or the name of a built-in scene (sunny_park, ...)."""
     up: tuple[float, ...] | None = None
-    """Up direction of the scene x y z. Default: estimated."""
+    """Up direction of the scene: x y z. Default: estimated."""
     floor: float | None = None
-    """Height of the floor along up, in scene units, as for animate. Default: estimated."""
+    """Height of the floor along up, in scene units. Default: estimated."""
     axes: str | None = None
-    """Where +x, +y, +z of the file point, if not where its format says: RDF (right, down, front)
-    for an .spz that holds a .ply's axes, RUB, LUF, RBU, ..."""
+    """Where +x, +y and +z of the file point, if not as its format defines: RDF (right, down, front)
+    for an .spz with the axes of a .ply; RUB, LUF, RBU, ..."""
     level: int | None = None
-    """Level of detail of a lod-meta.json; 0 is the finest. Default: the finest of up to 4 million
-    Gaussians."""
+    """Level of detail of a lod-meta.json; 0 is the finest. Default: the finest level with at most 4
+    million Gaussians."""
     thumbnail: Path | None = None
     """Also write the picture to this .png: each object with its number, the axes, and a ruler on
-    the floor in the units of --goal "land at X Z". Where up or floor are in doubt, NAME_or.png
+    the floor in physics units, as in --goal "land at X Z". If up or floor are in doubt, NAME_or.png
     shows the alternatives side by side."""
     plain: bool = False
-    """No picture in the terminal."""
+    """Do not draw a picture in the terminal."""
 
     def run(self) -> None:
-        """Find out what it is, and describe it."""
+        """Detect the kind of file and describe it."""
         if self.thumbnail is not None:
             check_target(self.thumbnail)
             if self.thumbnail.suffix != ".png":
@@ -66,93 +68,95 @@ class Inspect:
                 )
         if self.file.suffix not in KINDS:
             check_scene(str(self.file))
-        from ..stage import opened
-        from ..templates import SCENES
+        from ..pipeline.source import open_source
+        from ..samples import SCENES
 
         kind = None if str(self.file) in SCENES else kind_of(self.file)
         if kind is not None:
             kind(self.file)
         else:
-            tell_levels(self.file)
-            self.describe(opened(self.file, self.axes, self.level))
+            report_levels(self.file)
+            self.describe(open_source(self.file, self.axes, self.level))
 
-    def describe(self, place: "Opened") -> None:
-        """A scene in words and one picture."""
+    def describe(self, source: "Source") -> None:
+        """Describe a scene in text and one picture."""
         from rich.console import Console
 
-        from ..scene.find.clusters import MOST, cluster
+        from ..pipeline.source import floor_of
         from ..scene.gaussians import quantiles
-        from ..scene.placing import VISIBLE
-        from ..stage import floor_of
+        from ..scene.similarity import VISIBLE
+        from ..segment.objects.clusters import MOST_CLUSTERS, cluster
 
-        console, scene = Console(), place.scene
+        console, scene = Console(), source.scene
         low, high = scene.bounds()
         print(f"{len(scene):,} Gaussians, colour of SH degree {scene.sh_degree}")
         print(f"bounds {numbers(low)} to {numbers(high)}")
-        if not place.ours:
-            self.tell_axes()
+        if not source.ours:
+            self.report_axes()
         faint = (scene.opacities < VISIBLE).float().mean().item()
         sizes = quantiles(scene.scales.amax(-1), (0.05, 0.5, 0.95))
         print(f"largest radius of a Gaussian: {numbers(sizes)} (5, 50, 95 %); {faint:.0%} faint")
         marked = [i for i in scene.object_ids if i >= 0]
         if marked:
             print(f"marked objects: {marked}; use --select id:{marked[0]}")
-        floor = floor_of(place, self.up, self.floor)
-        tell_floor(floor)
+        floor = floor_of(source, self.up, self.floor)
+        report_floor(floor)
         clusters = cluster(scene, floor.carrying)
         if clusters:
             console.print(cluster_table(clusters))
         if len(clusters) > CLUSTERS_SHOWN:
-            least = "at least " if len(clusters) >= MOST else ""
-            print(f"and {least}{len(clusters) - CLUSTERS_SHOWN} more, less like objects")
-        self.draw(scene, floor, clusters[:CLUSTERS_SHOWN])
+            least = "at least " if len(clusters) >= MOST_CLUSTERS else ""
+            print(f"and {least}{len(clusters) - CLUSTERS_SHOWN} more that are less object-like")
+        self.draw(source, floor, clusters[:CLUSTERS_SHOWN])
 
-    def draw(self, scene: "GaussianScene", floor: "Floor", clusters: "list[Cluster]") -> None:
-        """One picture with everything in it; with a doubt, one of the alternatives too."""
+    def draw(self, source: "Source", floor: "FloorPlane", clusters: "list[Cluster]") -> None:
+        """Draw the overview and, if up or floor are in doubt, the alternatives."""
         from rich.console import Console
 
+        from ..pipeline.prepare import main_frame
+        from ..pipeline.spec import SceneSpec
         from ..render import write_png
-        from ..render.overview import alternatives, overview
-        from ..staging import frame_of
+        from ..views.overview import alternatives, overview
 
-        console = Console()
+        console, scene = Console(), source.scene
         if (self.plain or not console.is_terminal) and self.thumbnail is None:
             return
-        world = frame_of(scene, floor)
+        spec = SceneSpec(up=self.up, floor_height=self.floor)
+        world = main_frame(source, spec, floor)
         picture, step = overview(scene, world, clusters)
         if not self.plain and console.is_terminal:
             console.print(in_blocks(picture))
         if self.thumbnail is None:
             return
         write_png(self.thumbnail, picture)
-        print(f"picture written to {self.thumbnail}: red numbers are x, blue ones z")
+        print(f"picture written to {self.thumbnail}: red numbers are x, blue numbers are z")
         print(
-            f"ruler: a line every {step:g} physics units, as in --goal; a scene unit is "
-            f"{world.scale:.3g} of them"
+            f"ruler: one line every {step:g} physics units, as in --goal; a scene unit is "
+            f"{world.scale:.3g} physics units"
         )
         if floor.doubt:
             path = self.thumbnail.with_stem(self.thumbnail.stem + "_or")
             write_png(path, alternatives(scene, (floor, *floor.alternatives)[:DRAWN]))
             print(f"alternatives written to {path}")
 
-    def tell_axes(self) -> None:
-        """That the file was turned, and how to have it otherwise."""
-        from ..scene.io.axes import OURS
-        from ..scene.io.formats import axes_of
+    def report_axes(self) -> None:
+        """Print that the file was rotated to our axes, and how to change that."""
+        from ..formats.axes import OURS
+        from ..formats.files import axes_of
 
         stored = self.axes or axes_of(self.file)
         if stored.upper() != OURS:
-            why = (
+            reason = (
                 "as given"
                 if self.axes
-                else f"as its format says; --axes {OURS} if it stands on its head"
+                else f"as its format defines; give --axes {OURS} if it is upside down"
             )
-            print(f"axes: {stored.upper()} in the file, turned to {OURS}; {why}")
+            print(f"axes: {stored.upper()} in the file, rotated to {OURS}; {reason}")
 
 
-def tell_levels(path: Path) -> None:
-    """How large the levels of detail of a streamed scene are; of others nothing."""
-    from ..scene.io import lod, sog
+def report_levels(path: Path) -> None:
+    """Print the size of each level of detail of a streamed scene."""
+    from ..formats import lod, sog
 
     path = sog.entry(path)
     if path.name != lod.NAME or not path.is_file():
@@ -161,16 +165,16 @@ def tell_levels(path: Path) -> None:
         print(f"--level {level}: {gaussians:,} Gaussians")
 
 
-def tell_floor(floor: "Floor") -> None:
-    """Up and floor, and what else they might be."""
+def report_floor(floor: "FloorPlane") -> None:
+    """Print up and floor, and what else they might be."""
     print(f"floor: {floor.description}; at {floor.height:.4g} along up, score {floor.score:.2f}")
     if floor.doubt:
         print(f"doubt: {floor.doubt}")
 
 
 def kind_of(path: Path) -> Callable[[Path], None] | None:
-    """What describes this file; None for a scene."""
-    from ..datasets import state32
+    """The function that describes this kind of file; None for a scene."""
+    from ..paper.datasets import state32
 
     if is_sog(path):
         return None
@@ -179,19 +183,19 @@ def kind_of(path: Path) -> Callable[[Path], None] | None:
             return describe_state32
         if (path / "manifest.csv").exists():
             return describe_manifest
-        raise InputError(f"{path} is a folder, but no data set made by newtongs data; name a file")
+        raise InputError(f"{path} is a folder without a data set of newtongs data; name a file")
     return {".json": describe_animation, ".safetensors": describe_checkpoint}.get(path.suffix)
 
 
 def is_sog(path: Path) -> bool:
-    """Whether it is an unpacked or a streamed .sog: a folder with its description, or that."""
+    """Whether it is an unpacked or streamed .sog: the folder with its json, or the json itself."""
     names = ("meta.json", "lod-meta.json")
     return path.name in names or any((path / name).is_file() for name in names)
 
 
 def describe_state32(path: Path) -> None:
-    """Splits, sizes, motions."""
-    from ..datasets import state32
+    """Describe State-32: splits, sizes, motions."""
+    from ..paper.datasets import state32
 
     for split in state32.SPLITS:
         if (path / f"{split}.pt").exists():
@@ -204,19 +208,19 @@ def describe_state32(path: Path) -> None:
 
 
 def describe_manifest(path: Path) -> None:
-    """Gaussian-32 or Same-32: how many samples."""
+    """Describe Gaussian-32 or Same-32: number of samples."""
     manifest = existing_file(path / "manifest.csv")
     try:
         lines = manifest.read_text(encoding="utf-8").strip().splitlines()
     except UnicodeDecodeError:
         lines = []
     if not lines:
-        raise InputError(f"{manifest} is empty or no text; make the data set anew")
+        raise InputError(f"{manifest} is empty or not text; make the data set again")
     print(f"{len(lines) - 1} samples; columns: {lines[0]}")
 
 
 def describe_checkpoint(path: Path) -> None:
-    """What a trained model says of itself."""
+    """Describe a checkpoint: its size and its metadata."""
     from ..dynamics.weights import load_tensors
 
     tensors, about = load_tensors(path)
@@ -225,7 +229,7 @@ def describe_checkpoint(path: Path) -> None:
 
 
 def describe_animation(path: Path) -> None:
-    """Frames, objects, how it was made."""
+    """Describe an animation: frames, objects, how it was made."""
     from ..exports.replay import load_animation
 
     animation = load_animation(path)
@@ -236,7 +240,7 @@ def describe_animation(path: Path) -> None:
 
 
 def cluster_table(clusters: list) -> "Table":  # type: ignore[type-arg]
-    """The best clusters with the words that select them."""
+    """The best clusters with the selectors to pass to --select."""
     from rich.table import Table
 
     table = Table(title="object-like clusters, best first", title_justify="left")
@@ -250,12 +254,12 @@ def cluster_table(clusters: list) -> "Table":  # type: ignore[type-arg]
 
 
 def numbers(x: "torch.Tensor") -> str:
-    """A few numbers, short."""
+    """Format a few numbers briefly."""
     return " ".join(f"{v:.3g}" for v in x.tolist())
 
 
 def in_blocks(picture: "torch.Tensor") -> "Text":
-    """A picture ``(H, W, 3)`` as text: each character two pixels, one above the other."""
+    """A picture ``(H, W, 3)`` as text; each character shows two pixels, one above the other."""
     from rich.text import Text
     from torch.nn.functional import interpolate
 

@@ -1,14 +1,12 @@
-"""``newtongs reproduce``: every table and figure of the paper, ours beside its."""
+"""``newtongs reproduce``: every table and figure of the paper, ours beside the paper's."""
 
 from dataclasses import dataclass
 from pathlib import Path
 from typing import ClassVar
 
-from ..errors import InputError
+from ..base.errors import InputError
 from .apps import app
-from .console import check_folder, progress_bar
-
-WIDTH = 160  # of Table 1 with its spreads; a narrower terminal wraps lines
+from .console import check_folder, print_table, progress_bar
 
 
 @app.command(name="reproduce")
@@ -16,10 +14,10 @@ WIDTH = 160  # of Table 1 with its spreads; a narrower terminal wraps lines
 class Reproduce:
     """Make the report: every table and figure of the paper, ours beside the paper's.
 
-    Writes OUT/index.html, one page that needs no network, beside it OUT/figures (png and svg) and
-    OUT/json (every number). It begins with saying how long it will take. An interrupted run goes on
-    where it stopped; a section is made anew when what it reads has changed. A section that lacks an
-    input from outside says what to put where.
+    Writes OUT/index.html (one page, no network needed), OUT/figures (png and svg) and OUT/json
+    (every number). The command first estimates how long it will take. The same command resumes an
+    interrupted run; a section is made again when its inputs have changed. A section that needs a
+    file from elsewhere says which one and where to put it.
 
     newtongs reproduce --quick
 
@@ -32,34 +30,39 @@ class Reproduce:
     only: tuple[str, ...] = ()
     """Sections to make, by name: table1, table2, response, ... Default: all. --list names them."""
     quick: bool = False
-    """Small data: minutes on two cores. Every caption says so."""
+    """Use small data: minutes on two cores. Every caption says so."""
     data: Path | None = None
-    """Folder of the State-32 splits val_id and val_ood; made there if they are not (1.5 GB, 0.1 GB
+    """Folder of the State-32 splits val_id and val_ood; missing ones are made there (1.5 GB, 0.1 GB
     with --quick). Default: a folder in OUT."""
     results: Path | None = None
-    """Folder of training records. Default: results, here or in the checkout."""
+    """Folder of training records. Default: those that come with the package."""
     l4gm: Path | None = None
     """Folder of L4GM's dumps, for its row in Table 2."""
     videos: Path | None = None
     """Folder of public video clips, <Motion>/<Method>.mp4, for Table 3 and the strips."""
     first_frame: Path | None = None
-    """Folder that `newtongs figure first-frame` wrote for an LGM file of yours. Default: a scene
-    made by code in its place."""
+    """Folder that `newtongs figure first-frame` wrote for your LGM file. Default: a built-in scene
+    in its place."""
     device: str = "cpu"
     """Where to predict: cpu or cuda."""
     small: bool = False
     """Embed the pictures with 256 colours: the page is less than half as large."""
     fresh: bool = False
-    """Make the sections anew, also those that are there."""
+    """Make all sections again, including finished ones."""
     show: bool = False
     """Also print the tables. `--only table1 --show` prints Table 1 with the mean and the standard
     deviation over the three runs."""
     list: bool = False
-    """Only name the sections."""
+    """List the sections and stop."""
+
+    @property
+    def locks_out(self) -> bool:
+        """Whether the command writes anything."""
+        return not self.list
 
     def run(self) -> None:
-        """Make the report, and say where it is."""
-        from ..report import reproduce, specs
+        """Make the report and print its path."""
+        from ..paper.report import reproduce, specs
 
         if self.list:
             for spec in specs().values():
@@ -78,21 +81,18 @@ class Reproduce:
         print(f"report: {page}")
 
     def print_tables(self) -> None:
-        """What the report keeps, on the terminal."""
-        from rich.console import Console
+        """Print the tables that the report holds."""
+        from ..paper.report.registry import chosen
+        from ..paper.report.run import kept_tables
 
-        from ..report.registry import chosen
-        from ..report.terminal import kept_tables
-
-        console = Console(width=max(WIDTH, Console().width))
         for spec in chosen(self.only):
             for table in kept_tables(self.out, spec.name):
-                console.print(table)
+                print_table(table)
 
     def check(self) -> None:
-        """Refuse what cannot work before any work."""
-        from ..report.registry import chosen
-        from ..state import checked_device
+        """Check the arguments before the work starts."""
+        from ..base.state import checked_device
+        from ..paper.report.registry import chosen
 
         chosen(self.only)
         check_folder(self.out)
@@ -105,5 +105,5 @@ class Reproduce:
 
 
 def say(line: str) -> None:
-    """Tell now, also into a log."""
+    """Print at once, also to a log file."""
     print(line, flush=True)

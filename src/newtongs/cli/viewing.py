@@ -1,17 +1,17 @@
-"""Cameras of a film as the flags ask for them, and a word where they do not see the object."""
+"""The cameras that the flags ask for, and a warning if they do not see the object."""
 
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
 if TYPE_CHECKING:
-    from ..render.viewpoints import Viewpoint
     from ..scene.animation import Animation
     from ..scene.cameras import Camera
+    from ..views.viewpoints import Viewpoint
 
-View: TypeAlias = "Camera | list[Camera]"  # for the whole film, or one a frame
+View: TypeAlias = "Camera | list[Camera]"  # one for the whole film, or one per frame
 CameraPath: TypeAlias = Literal["still", "orbit", "follow"]
-LEAST_FRAMES = 1 / 3  # in which an object must be seen
+LEAST_FRAMES = 1 / 3  # fraction of the frames in which an object must be visible
 
 
 def fitting_view(
@@ -21,14 +21,14 @@ def fitting_view(
     azimuth: float | None,
     elevation: float | None,
 ) -> View:
-    """Cameras that see the motion; where no angle is given, from a side where nothing hides it."""
-    from ..render.viewpoints import Viewpoint, clear_viewpoint
-    from ..scene.framing import default_camera, follow_path, orbit_path
+    """Cameras that see the motion; if no angle is given, picks an unobstructed direction."""
+    from ..views.framing import default_camera, follow_path, orbit_path
+    from ..views.viewpoints import Viewpoint, clear_viewpoint
 
     if azimuth is None and elevation is None:
         view = clear_viewpoint(animation, size)
         if view[:3] != Viewpoint()[:3]:
-            print(f"camera at {angles(view)}: from the usual side the object would be hidden")
+            print(f"camera at {angles(view)}: the default view would not show the object")
     else:
         given = {"azimuth": azimuth, "elevation": elevation}
         view = Viewpoint(**{k: x for k, x in given.items() if x is not None})
@@ -38,16 +38,16 @@ def fitting_view(
 
 
 def angles(view: "Viewpoint") -> str:
-    """As the flags have them."""
-    from ..render.viewpoints import Viewpoint
+    """A viewpoint as flags."""
+    from ..views.viewpoints import Viewpoint
 
     usual, above = Viewpoint(), f" --elevation {view.elevation:g}"
     return f"--azimuth {view.azimuth:g}" + (above if view.elevation != usual.elevation else "")
 
 
 def hidden(animation: "Animation", views: Sequence[View]) -> list[tuple[int, float]]:
-    """Views that show the object in too few frames, and in which part of the frames they do."""
-    from ..render.viewpoints import frames_seen
+    """Views that show the object in too few frames, each with its fraction of frames."""
+    from ..views.viewpoints import frames_seen
 
     parts = [frames_seen(animation, view) for view in views]
     return [(i, part) for i, part in enumerate(parts) if part < LEAST_FRAMES]
@@ -62,24 +62,24 @@ def hidden_line(
     fixed: str | None,
     json: Path | None,
 ) -> str:
-    """One line that says what is not seen, and which flag helps.
+    """A warning in one line: in how many frames the object is visible, and which flag helps.
 
-    ``fixed`` is the flag that holds the camera where it is, ``json`` the file to replay.
+    ``fixed`` is the flag that fixes the camera, ``json`` the file to replay.
     """
-    from ..render.viewpoints import SHOWN, clear_viewpoint
-    from ..scene.framing import FIELD
+    from ..views.framing import FIELD
+    from ..views.viewpoints import SHOWN, clear_viewpoint
 
     which = (
         ""
         if of == 1
         else f" in view{'s' * (len(found) > 1)} " + ", ".join(str(i) for i, _ in found)
     )
-    said = f"the object is seen in {max(part for _, part in found):.0%} of the frames{which}"
+    message = f"the object is seen in {max(part for _, part in found):.0%} of the frames{which}"
     best = clear_viewpoint(animation, size)
     if best.seen < SHOWN:
-        return f"{said}; no better side was found: something surrounds it (--camera-path follow)"
-    how = angles(best) if best.fov == FIELD else "--camera-path still without angles"
+        return f"{message}; no better direction was found: try --camera-path follow"
+    flags = angles(best) if best.fov == FIELD else "--camera-path still without angles"
     if fixed == "--paper":
-        where = json or "a json of it (--formats json)"
-        return f"{said}; --paper fixes the cameras: newtongs replay {where} {how} shows it"
-    return f"{said}; {how} shows it" + (f", without {fixed}" if fixed else "")
+        file = json or "a json of it (--formats json)"
+        return f"{message}; --paper fixes the cameras: newtongs replay {file} {flags} shows it"
+    return f"{message}; {flags} shows it" + (f", without {fixed}" if fixed else "")

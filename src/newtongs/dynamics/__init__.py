@@ -2,7 +2,7 @@
 
 from typing import TYPE_CHECKING
 
-from ..lazy import lazy
+from ..base.lazy import lazy
 from .config import NNDConfig
 
 if TYPE_CHECKING:

@@ -6,9 +6,9 @@ from functools import cache
 import torch
 from torch import Tensor
 
-from .. import rotations
-from ..state import State, pack
-from ..types import GRAVITY, StateTensor, Vec3
+from ..base import rotations
+from ..base.state import State, pack
+from ..base.types import GRAVITY, StateTensor, Vec3
 
 
 @dataclass(frozen=True)
@@ -56,7 +56,7 @@ def rates(z: StateTensor, c: Coefficients) -> StateTensor:
 
 
 def kinematics(z: StateTensor) -> StateTensor:
-    """What the state's own meaning gives: ``p' = v``, ``q' = 1/2 q (x) [0, w]``, ``s' = u``.
+    """What the definition of the state implies: ``p' = v``, ``q' = 1/2 q (x) [0, w]``, ``s' = u``.
 
     Velocities do not change.
     """
@@ -67,7 +67,7 @@ def kinematics(z: StateTensor) -> StateTensor:
 
 
 def correction(r_v: Vec3, r_w: Vec3, r_s: Vec3) -> StateTensor:
-    """Residual accelerations in the channels they correct, zeros in the others."""
+    """Residual accelerations in the channels they correct, zero in the others."""
     zero3 = torch.zeros_like(r_v)
     zero1 = zero3[..., :1]
     return pack(

@@ -1,7 +1,7 @@
 """The five analytic baselines of Appendix C.
 
 Each is a function ``(z0 (B, 22), times (T,)) -> (B, T, 22)``. None sees a motion label or a
-future state. The stepped two take one semi-implicit Euler step a frame, without substeps.
+future state. The two stepped ones take one semi-implicit Euler step per frame.
 """
 
 from collections.abc import Callable
@@ -10,10 +10,10 @@ from functools import partial
 import torch
 from torch import Tensor
 
-from .. import rotations
-from ..errors import unknown_name
-from ..state import SCALE_FLOOR, State, pack, project
-from ..types import StateTensor, Times
+from ..base import rotations
+from ..base.errors import unknown_name
+from ..base.state import SCALE_FLOOR, State, pack, project
+from ..base.types import StateTensor, Times
 from . import floor
 from .analytic import Coefficients, linear_acceleration, scale_acceleration
 from .rollout import check_initial, intervals, rollout
@@ -50,7 +50,7 @@ def _elapsed(times: Times, z0: StateTensor) -> Tensor:
 
 
 def _extrapolate(z0: StateTensor, reach: Tensor, remaining: Tensor) -> StateTensor:
-    """Rates held for ``reach`` seconds, of which the fraction ``remaining`` is left; ``(T, 1)``."""
+    """Constant rates over ``reach`` seconds, then scaled by ``remaining``; both ``(T, 1)``."""
     x = State(project(z0).unsqueeze(-2))
     shape = (*z0.shape[:-1], len(reach), -1)
     turn = rotations.from_axis_angle(

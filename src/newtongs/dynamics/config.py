@@ -1,12 +1,12 @@
-"""What defines Gaussian-NND besides its weights."""
+"""The configuration of Gaussian-NND."""
 
 import math
 from dataclasses import dataclass
 from typing import Literal, TypeAlias, get_args
 
-from ..errors import InputError, unknown_name
+from ..base.errors import InputError, unknown_name
 
-SHORTEST = 1e-5  # seconds of a substep; shorter ones would never end
+SHORTEST = 1e-5  # seconds of a substep; with shorter ones a rollout would never end
 Solver: TypeAlias = Literal["rk4", "euler"]  # keys of solvers.SOLVERS
 
 
@@ -31,12 +31,12 @@ class NNDConfig:
     prior: bool = True
     """Whether the analytic terms exist: gravity, damping, scale restoration, and the floor's
     restitution, attenuation and lift. Without them (our ablation) the networks stand alone: f_theta
-    is the acceleration, h_phi the change of the velocities at a hit. Kinematics (p' = v, q' from w,
-    s' = u) define the state and stay; `contact` decides whether hits are looked for."""
+    is the acceleration, h_phi the change of velocity at a hit. The kinematics (p' = v, q' from w,
+    s' = u) define the state and stay; `contact` decides whether hits are detected."""
     bounded: bool = True
     """Whether the networks' outputs pass through tanh, with amplitudes alpha and alpha_imp that
-    start at 0.01. Otherwise (our ablation) they count as they are, the amplitudes starting at 1:
-    networks that stand alone need it, since a bounded correction could never replace gravity."""
+    start at 0.01. Otherwise (our ablation) they are used unchanged, with amplitudes starting at 1:
+    networks that stand alone need this, since a bounded correction could never replace gravity."""
 
     def __post_init__(self) -> None:
         if self.solver not in get_args(Solver):
@@ -47,8 +47,3 @@ class NNDConfig:
             raise InputError(f"max_dt must be positive, {SHORTEST:g} s or more, got {self.max_dt}")
         if self.hidden < 1:
             raise InputError(f"hidden must be at least 1, got {self.hidden}")
-
-    @property
-    def whole(self) -> bool:
-        """Whether every parameter of the model counts."""
-        return self.prior and self.contact and self.continuous_residual and self.contact_residual

@@ -1,10 +1,10 @@
-"""Contact with the horizontal floor y = 0: one function that finds it, one that answers it."""
+"""Contact with the horizontal floor y = 0: detection and response."""
 
 import torch
 from torch import Tensor
 
-from ..state import State, pack
-from ..types import StateTensor, Y
+from ..base.state import State, pack
+from ..base.types import StateTensor, Y
 
 RADIUS_FLOOR = 1e-3
 

@@ -7,9 +7,9 @@ from itertools import pairwise
 import torch
 from torch import Tensor, nn
 
-from ..errors import InputError
-from ..state import DIM, State, as_tensor, project, replace
-from ..types import StateTensor, Times
+from ..base.errors import InputError
+from ..base.state import DIM, State, as_tensor, project, replace
+from ..base.types import StateTensor, Times
 from . import floor
 from .analytic import Coefficients, correction, kinematics, rates
 from .config import NNDConfig, Solver
@@ -39,7 +39,7 @@ class GaussianNND(nn.Module):
     """Structured hybrid dynamics of one object state, 81,429 parameters.
 
     ``model.rollout(z0, times)`` maps labelled initial states ``(B, 22)`` and ``T`` times in
-    seconds to states ``(B, T, 22)``. Until trained it is exactly its analytic part.
+    seconds to states ``(B, T, 22)``. Untrained, it is exactly its analytic part.
     """
 
     def __init__(self, config: NNDConfig | None = None) -> None:
@@ -69,7 +69,7 @@ class GaussianNND(nn.Module):
 
     @property
     def scalars(self) -> Tensor:
-        """All learned scalars as they count ``(6,)``: the coefficients, alpha, alpha_imp."""
+        """All learned scalars ``(6,)`` as they are used: the coefficients, alpha, alpha_imp."""
         c = self.coefficients
         return torch.stack(
             [torch.as_tensor(x) for x in (c.c_v, c.c_w, c.k_s, c.c_s, self.alpha, self.alpha_imp)]
@@ -82,7 +82,7 @@ class GaussianNND(nn.Module):
 
     @property
     def like(self) -> Tensor:
-        """A tensor of the type and on the device that states must have."""
+        """A tensor with the dtype and on the device that states must have."""
         return self.c_v
 
     def rates(self, z: StateTensor) -> StateTensor:
@@ -98,7 +98,7 @@ class GaussianNND(nn.Module):
         return dz
 
     def bounded(self, output: Tensor) -> Tensor:
-        """A network's output as it counts: its tanh, or as it is."""
+        """A network's output as it is used: its tanh, or unchanged."""
         return torch.tanh(output) if self.config.bounded else output
 
     def step(self, z: StateTensor, h: float) -> StateTensor:
@@ -158,22 +158,22 @@ class GaussianNND(nn.Module):
     forward = rollout
 
     def require_stable(self, z: StateTensor, dt: Sequence[float]) -> None:
-        """Refuse masses so small that the air's drag would shoot back and forth between steps.
+        """Refuse masses so small that drag would make the integration oscillate.
 
         ``z (..., 22)`` are states, ``dt`` the intervals that will be cut into substeps, in seconds.
         """
         c_v = abs(self.c_v.item()) if self.config.prior else 0.0
         if not z.numel() or State(z).m.amin().item() > c_v * self.config.max_dt:
-            return  # far from it, as usual
+            return  # the usual case
         require_mass(z, self.least_mass(dt))
 
     def least_mass(self, dt: Sequence[float]) -> float:
-        """The smallest mass whose drag the solver follows over intervals ``dt`` in seconds."""
+        """The smallest mass whose drag is integrated stably over intervals ``dt`` in seconds."""
         h = max((t / substeps(t, self.config.max_dt) for t in {*dt}), default=0.0)
         return self.least_mass_of_step(h, self.config.solver)
 
     def least_mass_of_step(self, h: float, solver: Solver) -> float:
-        """The smallest mass whose drag a solver follows in a step of ``h`` seconds."""
+        """The smallest mass whose drag a solver integrates stably in a step of ``h`` seconds."""
         c_v = torch.as_tensor(self.coefficients.c_v).detach()
         return float(c_v) * h / STABLE[solver]
 

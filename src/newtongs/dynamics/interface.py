@@ -1,12 +1,12 @@
-"""What a simulation asks of a model: how a state changes, and what a contact does to it."""
+"""The interface of a dynamics model: how a state changes, and how it responds to contact."""
 
 from typing import Protocol
 
 import torch
 from torch import Tensor
 
-from ..state import project
-from ..types import StateTensor
+from ..base.state import project
+from ..base.types import StateTensor
 from . import floor
 from .solvers import rk4
 
@@ -14,8 +14,8 @@ from .solvers import rk4
 class Dynamics(Protocol):
     """The motion of single objects.
 
-    Derive a class from this one and define :meth:`rates`; the rest has defaults. Or give any class
-    the same members: :class:`GaussianNND` has them.
+    Derive a class and define :meth:`rates`; the rest has defaults. Any class with the same members
+    works too, such as :class:`GaussianNND`.
     """
 
     def rates(self, z: StateTensor) -> StateTensor:
@@ -27,9 +27,10 @@ class Dynamics(Protocol):
         return rk4(self.rates, z, h, project)
 
     def jump(self, z: StateTensor) -> StateTensor:
-        """The states ``(B, 22)`` after they touched the floor. Default: the paper's response.
+        """The states ``(B, 22)`` after contact with the floor. Default: the paper's response.
 
-        The paper's engine calls it, for other planes in their frame. MuJoCo makes its own contacts.
+        The paper's engine calls it, for other planes in their own frame. MuJoCo has its own
+        contacts.
         """
         return floor.jump(z)
 
@@ -40,5 +41,5 @@ class Dynamics(Protocol):
 
     @property
     def like(self) -> Tensor:
-        """A tensor of the type and on the device that the states must have."""
+        """A tensor with the dtype and on the device that states must have."""
         return torch.zeros(())

@@ -1,16 +1,17 @@
-"""Hybrid rollout: substeps of a continuous step, each followed by the test for an event.
+"""Hybrid rollout: substeps of a continuous step, each followed by a test for an event.
 
-This file knows neither physics nor floor; it is given a ``step``, a ``gap`` and a ``jump``.
+This file knows neither physics nor floor: it takes a ``step``, a ``gap`` and a ``jump``.
 """
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from functools import partial
 
 import torch
 from torch import Tensor
 
-from ..errors import InputError
-from ..state import (
+from ..base.errors import InputError
+from ..base.state import (
     CHANNELS,
     DIM,
     MASS_FLOOR,
@@ -20,14 +21,14 @@ from ..state import (
     project,
     require_simulable,
 )
-from ..types import StateTensor, Times
+from ..base.types import StateTensor, Times
 
 Step = Callable[[StateTensor, float], StateTensor]
 Gap = Callable[[StateTensor], Tensor]
 Jump = Callable[[StateTensor], StateTensor]
 
-# In pieces. A float32 time t is off by up to 6e-8 t, a step between two of them by twice that: at
-# pieces of 1/30 s a thousandth covers every time up to 512 s, and changes no solution visibly.
+# In substeps. A float32 time t is off by up to 6e-8 t, a step between two of them by twice that.
+# With substeps of 1/30 s a thousandth covers every time up to 512 s, with no visible effect.
 SLACK = 1e-3
 
 
@@ -46,30 +47,50 @@ def rollout(
     returned state is the projected input.
     """
     z = project(check_initial(z0))
-    frames = [z]
-    for dt in intervals(times):
-        n = substeps(dt, max_dt)
+    event = None if gap is None or jump is None else partial(landed, gap=gap, jump=jump)
+    frames = advanced(z, intervals(times), step, event, max_dt)
+    return finite(torch.stack([z, *frames], dim=-2))
+
+
+def advanced(
+    z: StateTensor,
+    dt: Sequence[float],
+    step: Step,
+    event: Callable[[StateTensor], StateTensor] | None,
+    max_dt: float,
+) -> Iterator[StateTensor]:
+    """The state after each of the intervals ``dt``, from a projected one: the loop over substeps.
+
+    ``event`` handles contacts after every substep.
+    """
+    for interval in dt:
+        n = substeps(interval, max_dt)
         for _ in range(n):
-            z = step(z, dt / n)
-            if gap is not None and jump is not None:
-                # Every row is evaluated and only hits are kept: the same values as evaluating
-                # hits alone, without a shape that depends on the data.
-                z = torch.where(gap(z).unsqueeze(-1) <= 0, project(jump(z)), z)
-        frames.append(z)
-    return finite(torch.stack(frames, dim=-2))
+            z = step(z, interval / n)
+            z = z if event is None else event(z)
+        yield z
+
+
+def landed(z: StateTensor, gap: Gap, jump: Jump) -> StateTensor:
+    """The states ``(..., 22)``; where ``gap`` finds contact, after ``jump``.
+
+    Every row is evaluated and only hits are kept: the same values as evaluating hits alone, without
+    shapes that depend on the data.
+    """
+    return torch.where(gap(z).unsqueeze(-1) <= 0, project(jump(z)), z)
 
 
 def substeps(dt: float, max_dt: float) -> int:
-    """How many equal pieces of at most ``max_dt`` make ``dt``.
+    """Number of equal substeps of at most ``max_dt`` that make up ``dt``.
 
-    A piece may be longer by ``SLACK``, so that a grid with spacing ``max_dt`` takes one piece a
-    frame however its times were rounded.
+    A substep may be longer by ``SLACK``, so that a grid with spacing ``max_dt`` takes one substep
+    per frame however its times were rounded.
     """
     return max(1, math.ceil(dt / max_dt - SLACK))
 
 
 def intervals(times: Times | Sequence[float]) -> list[float]:
-    """Lengths of the steps of an increasing time grid, in seconds."""
+    """Lengths of the intervals of an increasing time grid, in seconds."""
     t = torch.as_tensor(times, dtype=torch.float64, device="cpu")
     if t.dim() != 1 or len(t) == 0:
         raise InputError(f"times: expected shape (T,) with T >= 1, got {tuple(t.shape)}")
@@ -83,7 +104,7 @@ def intervals(times: Times | Sequence[float]) -> list[float]:
 
 
 def check_initial(z0: StateLike) -> StateTensor:
-    """The initial state as a tensor, or one line on what is wrong with it."""
+    """The initial state as a tensor; InputError if it cannot be simulated."""
     z0 = as_tensor(z0, "z0")
     if z0.dim() == 0 or z0.shape[-1] != DIM:
         raise InputError(f"z0: expected shape (..., {DIM}), got {tuple(z0.shape)}")
@@ -92,7 +113,7 @@ def check_initial(z0: StateLike) -> StateTensor:
 
 
 def require_mass(z: StateTensor, least: float) -> None:
-    """Refuse states ``(..., 22)`` lighter than the steps to come can follow."""
+    """Refuse states ``(..., 22)`` with a mass below ``least``."""
     too_light = State(z).m < least
     if least <= MASS_FLOOR or not too_light.any():
         return
@@ -104,9 +125,9 @@ def require_mass(z: StateTensor, least: float) -> None:
 
 
 def finite(paths: StateTensor) -> StateTensor:
-    """The states ``(..., T, 22)``, or one line on the first that left all bounds.
+    """The states ``(..., T, 22)``; InputError if any of them is not finite.
 
-    What is no number once stays so: the last frame tells of all of them.
+    NaN and infinity persist, so the last frame shows all of them.
     """
     last = paths[..., -1, :]
     if not torch.isfinite(last).all():

@@ -1,9 +1,9 @@
-"""Physical prompt search: the initial state that makes an object do what it is asked to.
+"""Physical prompt search: finds an initial state that makes an object reach a goal.
 
-As in the paper's appendix F: 65,536 pseudorandom candidates with seed 7302 are rolled out, each
-gets a score, the lowest wins. To save time all are first scored in the model's longest substeps,
-1/30 s, and the best 2,048 again in those of the animation to come. Where the object will move in a
-world that the model knows nothing of, the best 32 are then played there.
+As in the paper's appendix F, 65,536 pseudorandom candidates with seed 7302 are rolled out and
+scored; the lowest score wins. To save time all are first scored with the model's longest substeps,
+1/30 s, and the best 2,048 again with those of the final animation. If the object will move in a
+world that the model does not know, the best 32 are then simulated there.
 
 The paper's score targets a displacement of 0.72 along +x in two seconds and penalises vertical and
 lateral drift and change of scale; it gives no weights, so those below are ours. Lengths are in
@@ -22,9 +22,9 @@ from typing import Literal, TypeAlias
 import torch
 from torch import Tensor
 
-from ..errors import InputError
-from ..state import State, StateLike, make, project, replace
-from ..types import StateTensor, Times, Vec3, Y
+from ..base.errors import InputError
+from ..base.state import State, StateLike, make, project, replace
+from ..base.types import Progress, StateTensor, Times, Vec3, Y
 from . import floor
 from .backends import predictor
 from .gaussian_nnd import GaussianNND
@@ -33,15 +33,14 @@ from .rollout import check_initial, substeps
 
 CANDIDATES, SEED, SECONDS = 65_536, 7302, 2.0
 DRIFT_WEIGHT, SCALE_WEIGHT = 0.25, 0.25
-LOOKS = 12  # at the path of a candidate, at most; the first and the last among them
+LOOKS = 12  # frames of a candidate's path that are scored, at most; first and last included
 BATCH = 2048
-SCREENED = 2048  # the best in the model's longest substeps, rolled out again as they will be played
-PLAYED = 32  # the best by the model, played again in the world
+SCREENED = 2048  # best candidates by the longest substeps, rolled out again with the final ones
+PLAYED = 32  # best candidates by the model, simulated in the world
 
-Progress: TypeAlias = Callable[[str, int, int], None]  # what, done, in all
 Interval: TypeAlias = tuple[float, float]
-# Plays candidates (k, 22): their paths (k, T, 22), and how far each reaches below its centre at the
-# end (k,).
+# Simulates candidates (k, 22): their paths (k, T, 22), and how far each extends below its centre at
+# the end (k,).
 Play: TypeAlias = Callable[[StateTensor], tuple[StateTensor, Tensor]]
 # Paths (N, T, 22) of candidates (N, 22) at times (T,).
 Predict: TypeAlias = Callable[[StateTensor, Times], StateTensor]
@@ -49,7 +48,7 @@ Predict: TypeAlias = Callable[[StateTensor, Times], StateTensor]
 
 @dataclass(frozen=True)
 class SearchRanges:
-    """Uniform intervals of the candidates: State-32's, as far as a field is searched at all."""
+    """Uniform intervals of the candidates: those of State-32."""
 
     p_xz: Interval = (-0.8, 0.8)
     v_xz: Interval = (-3.2, 3.2)
@@ -63,7 +62,7 @@ class SearchRanges:
 
 @dataclass(frozen=True)
 class Goal:
-    """What the object is to do: ``Goal.parse("displace 0.72 0 0")``."""
+    """What the object should do: ``Goal.parse("displace 0.72 0 0")``."""
 
     kind: Literal["displace", "land"]
     """``displace``: move by ``target`` on a straight path. ``land``: be on the floor there."""
@@ -84,13 +83,13 @@ class Goal:
         )
 
     def miss(self, z: StateTensor) -> Tensor:
-        """Distance ``(...)`` between where paths ``(..., T, 22)`` end and where they should."""
+        """Distance ``(...)`` of the ends of paths ``(..., T, 22)`` from the goal."""
         p = State(z).p
         reached = p[..., -1, ::2] if self.kind == "land" else p[..., -1, :] - p[..., 0, :]
         return torch.linalg.vector_norm(reached - torch.tensor(self.target).to(z), dim=-1)
 
     def score(self, z: StateTensor, radius: Tensor | None = None) -> Tensor:
-        """Scores ``(...)`` of paths ``(..., T, 22)``, lower is better; not finite is the worst.
+        """Scores ``(...)`` of paths ``(..., T, 22)``, lower is better; infinite if not finite.
 
         ``radius (...)`` is the extent of the object below its centre at the end; default the
         paper's proxy.
@@ -117,7 +116,7 @@ def _numbers(groups: Sequence[str]) -> tuple[float, ...]:
 
 
 def _across(path: Vec3, target: Vec3) -> Vec3:
-    """The part of ``path`` across the line to ``target``; all of it if there is no direction."""
+    """The component of ``path`` perpendicular to ``target``; all of it if ``target`` is zero."""
     length = torch.linalg.vector_norm(target)
     along = target / length.clamp_min(1e-12) * (length > 1e-6)
     return path - (path @ along).unsqueeze(-1) * along
@@ -128,14 +127,14 @@ PAPER_GOAL = Goal("displace", (0.72, 0.0, 0.0))
 
 @dataclass(frozen=True, eq=False)
 class Found:
-    """The best candidates, the very best first."""
+    """The best candidates, best first."""
 
     states: StateTensor
     """Initial states ``(k, 22)``."""
     scores: Tensor
     """``(k,)``, increasing."""
     misses: Tensor
-    """By how much each misses the goal ``(k,)``, in physics units."""
+    """Distance ``(k,)`` of each from the goal, in physics units."""
 
     @property
     def z0(self) -> StateTensor:
@@ -169,22 +168,22 @@ def search(
     predict: Predict | None = None,
     progress: Progress | None = None,
 ) -> Found:
-    """The initial states that come nearest to a goal.
+    """Find the initial states that come closest to a goal.
 
     Args:
-        model: on the CPU for the compiled rollout; the candidates are made where it lives.
+        model: the candidates are made on its device.
         goal: a :class:`Goal`, or the text of one. Default the paper's.
-        base: state ``(22,)`` of the object; what is not varied stays as it is there. Default none:
-            an object of State-32 on the floor, everything varied.
-        vary: fields to search. Default velocity and spin where there is a ``base``.
-        ranges: intervals of the candidates, default State-32's.
-        candidates: how many.
-        seed: of their draws. The same seed gives the same candidates, whatever the model.
-        seconds: when the goal is to be reached.
-        fps: frames a second of the animation to come: the best are rolled out in its substeps.
+        base: state ``(22,)`` of the object, from which fields that are not varied are taken.
+            Default: an object of State-32 on the floor, with every field varied.
+        vary: fields to search. Default: velocity and spin if there is a ``base``.
+        ranges: intervals of the candidates. Default: State-32's.
+        candidates: their number.
+        seed: of the candidates, which do not depend on the model.
+        seconds: time at which the goal should be reached.
+        fps: frames per second of the final animation, whose substeps the best are rolled out with.
         top: how many to return.
-        play: plays the best 32 where they will really move; their scores there count.
-        predict: moves the candidates instead of the model.
+        play: simulates the best 32 in the final world; the scores there decide.
+        predict: predicts the candidates' paths instead of the model.
         progress: called with ("search", candidates done, candidates in all).
     """
     goal = Goal.parse(goal) if isinstance(goal, str) else goal
@@ -227,9 +226,9 @@ def _scored(
 
 
 def _looks(model: Dynamics, seconds: float, fps: float) -> tuple[Times, Dynamics]:
-    """Times to look at a candidate, and a model that takes the substeps of all frames between.
+    """Times at which candidates are scored, and a model that takes the substeps of every frame.
 
-    A look costs memory, not accuracy: a rollout over every frame takes the very same substeps.
+    Fewer times save memory and cost no accuracy: the substeps are the same.
     """
     frames = round(seconds * fps)
     every = max(1, frames // LOOKS)
@@ -251,9 +250,9 @@ def draw(
     vary: Sequence[str] | None = None,
     ranges: SearchRanges | None = None,
 ) -> StateTensor:
-    """Candidates ``(n, 22)``: ``base`` with the fields ``vary`` drawn anew.
+    """Candidates ``(n, 22)``: ``base`` with the fields ``vary`` drawn at random.
 
-    A smaller draw is a prefix of a larger one, and a field's draw does not depend on the others'.
+    A smaller draw is a prefix of a larger one, and fields are drawn independently.
     """
     ranges = ranges or SearchRanges()
     u = torch.rand(n, 16, generator=torch.Generator().manual_seed(seed))

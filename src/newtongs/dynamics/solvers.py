@@ -24,17 +24,17 @@ def rk4(f: Field, z: Tensor, h: float, project: Field) -> Tensor:
 
 
 SOLVERS: dict[str, Step] = {"rk4": rk4, "euler": euler}
-STABLE = {"rk4": 2.785, "euler": 2.0}  # rate of decay times step, beyond which a decay grows
+STABLE = {"rk4": 2.785, "euler": 2.0}  # decay rate times step: the limit of stability
 
 
 class Scheme(NamedTuple):
-    """A solver as a table, for code that takes its stages one by one."""
+    """A solver as a table, for code that evaluates its stages one by one."""
 
     stages: tuple[tuple[float, float], ...]
-    """Of every stage but the last: how far ahead the next is evaluated, and its share in the sum.
-    The last has the share one."""
+    """For every stage but the last: the fraction of the step at which the next one is evaluated,
+    and its weight in the sum. The last has weight one."""
     divisor: int
-    """Of the sum: the step goes ``h / divisor`` times it."""
+    """The step is ``h / divisor`` times the sum."""
 
 
 SCHEMES = {

@@ -1,23 +1,25 @@
-"""What objects can touch under the paper's response: the floor, any plane, boxes.
+"""Surfaces that objects can touch under the paper's response: the floor, planes, boxes.
 
-The paper knows the floor y = 0. On any other plane its response is the floor's in the frame of that
-plane, where the normal points up and the plane lies at height zero. A box answers with the plane
-through its point nearest to the object's centre.
+The paper defines the floor y = 0. Any other plane has the floor's response in its own frame, in
+which its normal points up and it lies at height zero. A box responds like the plane through its
+point nearest to the object's centre.
 """
 
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Protocol, TypeAlias
 
 import torch
 from torch import Tensor
 
-from .. import rotations
-from ..errors import InputError
-from ..state import State, project, replace
-from ..types import Quat, StateTensor, Vec3
+from ..base import rotations
+from ..base.errors import InputError
+from ..base.state import State, replace
+from ..base.types import Quat, StateTensor, Vec3
 from . import floor
+from .rollout import landed
 
 Vector: TypeAlias = tuple[float, float, float]
 Response: TypeAlias = Callable[[StateTensor], StateTensor]
@@ -31,12 +33,12 @@ class Surface(Protocol):
         ...
 
     def jump(self, z: StateTensor, response: Response) -> StateTensor:
-        """The states after contact; ``response`` is the model's answer to the floor y = 0."""
+        """The states after contact; ``response`` is the model's response to the floor y = 0."""
         ...
 
 
 class Floor:
-    """The plane y = 0, with the paper's arithmetic to the last bit."""
+    """The plane y = 0, bit for bit the paper's arithmetic."""
 
     def gap(self, z: StateTensor) -> Tensor:
         """Height of the lowest point, see :func:`newtongs.dynamics.floor.gap`."""
@@ -68,7 +70,7 @@ class Plane:
         object.__setattr__(self, "offset", float(self.offset))
 
     def gap(self, z: StateTensor) -> Tensor:
-        """As of the floor, in the plane's frame."""
+        """The gap to the floor in the plane's frame."""
         return floor.gap(self._lying(z))
 
     def jump(self, z: StateTensor, response: Response) -> StateTensor:
@@ -102,19 +104,19 @@ class Box:
         object.__setattr__(self, "high", high)
 
     def gap(self, z: StateTensor) -> Tensor:
-        """As of the floor, in the frame of the plane that is nearest."""
+        """The gap to the floor in the frame of the nearest plane."""
         point, normal = self._nearest(State(z).p)
         return floor.gap(_on(z, point, upright(normal)))
 
     def jump(self, z: StateTensor, response: Response) -> StateTensor:
-        """The floor's response in the frame of the plane that is nearest."""
+        """The floor's response in the frame of the nearest plane."""
         point, normal = self._nearest(State(z).p)
         turn = upright(normal)
         after = turned(response(_on(z, point, turn)), rotations.conjugate(turn))
         return replace(after, p=State(after).p + point)
 
     def _nearest(self, p: Vec3) -> tuple[Vec3, Vec3]:
-        """The surface's point nearest to each position ``(..., 3)``, and the normal there."""
+        """The surface point nearest to each position ``(..., 3)``, and its normal."""
         low, high = torch.tensor(self.low).to(p), torch.tensor(self.high).to(p)
         clamped = torch.minimum(torch.maximum(p, low), high)
         away = p - clamped
@@ -163,15 +165,12 @@ def turned(
 
 
 def _on(z: StateTensor, point: Vec3, turn: Quat) -> StateTensor:
-    """States as seen from the surface's nearest ``point``, with the normal turned up."""
+    """States relative to the nearest surface ``point``, with the normal turned up."""
     return turned(z, turn, before=-point)
 
 
 def touch(z: StateTensor, surfaces: Sequence[Surface], response: Response) -> StateTensor:
-    """The states after contact with every surface that they touch, in order."""
+    """The states after contact with each surface that they touch, in order."""
     for surface in surfaces:
-        # Every row is evaluated and only hits are kept: the same values as evaluating hits alone,
-        # without a shape that depends on the data.
-        hit = surface.gap(z).unsqueeze(-1) <= 0
-        z = torch.where(hit, project(surface.jump(z, response)), z)
+        z = landed(z, surface.gap, partial(surface.jump, response=response))
     return z

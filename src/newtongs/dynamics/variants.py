@@ -1,7 +1,7 @@
-"""Which dynamics move an object: the trained model, its structured part, or the analytic prior.
+"""Named dynamics: the trained model, its structured part, or the analytic prior.
 
 ``learned`` is the paper's model. ``structured`` is the same without its two residual networks, with
-the trained scalars. ``analytic`` is the model before training. Each with a scale that follows the
+the trained scalars. ``analytic`` is the model before training. In each the scale follows the
 paper's equation (``free``) or keeps its initial value (``rigid``).
 """
 
@@ -12,9 +12,9 @@ from typing import Literal, TypeAlias, get_args
 
 import torch
 
-from ..errors import InputError, unknown_name
-from ..state import StateLike, replace
-from ..types import StateTensor
+from ..base.errors import InputError, unknown_name
+from ..base.state import StateLike, replace
+from ..base.types import StateTensor
 from .gaussian_nnd import GaussianNND
 from .interface import Dynamics
 from .weights import load_model, load_pretrained
@@ -28,10 +28,10 @@ SCALE_OUTPUTS = slice(6, 9)  # of f_theta: r_v, r_w, r_s
 def choose(
     dynamics: Variant = "learned", scale: Scale = "free", *, seed: int = 7301
 ) -> GaussianNND:
-    """The model that a choice of dynamics and scale stands for, in evaluation mode on the CPU.
+    """The model for a choice of dynamics and scale, in evaluation mode on the CPU.
 
-    ``seed`` is that of the trained weights; ``analytic`` needs none. With ``scale="rigid"`` start
-    from ``rigid_state(z0)``.
+    ``seed`` selects the trained weights; ``analytic`` has none. With ``scale="rigid"`` start from
+    ``rigid_state(z0)``.
     """
     if dynamics not in get_args(Variant):
         raise unknown_name("dynamics", dynamics, get_args(Variant))
@@ -48,7 +48,7 @@ def model_of(
 ) -> Dynamics:
     """A named choice, the model of a checkpoint file that ``newtongs train`` wrote, or a model.
 
-    A model that is no :class:`GaussianNND` is used as it is, whatever ``scale`` says: its sizes
+    A model that is not a :class:`GaussianNND` is used unchanged, whatever ``scale`` is: its sizes
     follow its own rates.
     """
     if isinstance(dynamics, Path) or (
@@ -56,7 +56,7 @@ def model_of(
     ):
         dynamics = load_model(dynamics)
     if isinstance(dynamics, str):
-        return choose(dynamics, scale, seed=seed)  # type: ignore[arg-type]  # it says what is wrong
+        return choose(dynamics, scale, seed=seed)  # type: ignore[arg-type]  # choose() checks it
     if type(dynamics) is GaussianNND and scale == "rigid":
         return rigid(dynamics)
     missing = [name for name in ("rates", "step", "jump", "like") if not hasattr(dynamics, name)]
@@ -69,13 +69,13 @@ def model_of(
 
 
 def _untrained() -> GaussianNND:
-    """The initial model, without touching the caller's random numbers."""
+    """The initial model, without changing the caller's random state."""
     with torch.random.fork_rng(devices=[]):
         return GaussianNND().eval()
 
 
 def without_residuals(model: GaussianNND) -> GaussianNND:
-    """A copy that never evaluates its networks: the scalars are all that is left of training."""
+    """A copy without its networks: only the trained scalars remain."""
     model = copy.deepcopy(model)
     model.config = changed(model.config, continuous_residual=False, contact_residual=False)
     return model
@@ -83,7 +83,7 @@ def without_residuals(model: GaussianNND) -> GaussianNND:
 
 @torch.no_grad()
 def rigid(model: GaussianNND) -> GaussianNND:
-    """A copy in which nothing accelerates the scale; every other equation is as it was.
+    """A copy in which nothing accelerates the scale; the other equations are unchanged.
 
     ``k_s = c_s = 0`` and f_theta's three scale outputs are zero, so ``u' = 0`` exactly.
     """
@@ -98,5 +98,5 @@ def rigid(model: GaussianNND) -> GaussianNND:
 
 
 def rigid_state(z0: StateLike) -> StateTensor:
-    """A copy of the state ``(..., 22)`` whose scale does not move: ``u = 0``."""
+    """A copy of the state ``(..., 22)`` with constant scale: ``u = 0``."""
     return replace(z0, u=(0.0, 0.0, 0.0))

@@ -1,4 +1,4 @@
-"""Model weights on disk: one safetensors file that carries its own description as JSON."""
+"""Model weights on disk: one safetensors file with its own description as JSON."""
 
 import json
 from collections.abc import Mapping
@@ -12,9 +12,8 @@ import torch
 from torch import Tensor
 
 from .. import __version__
-from ..errors import InputError, unknown_name
-from ..files import write_atomically
-from ..limits import parsed_json
+from ..base.errors import InputError, unknown_name
+from ..base.files import parsed_json, write_atomically
 from .config import NNDConfig
 from .gaussian_nnd import GaussianNND
 
@@ -25,7 +24,7 @@ _DESCRIPTION = "newtongs"
 
 
 def save_tensors(path: Path, tensors: Mapping[str, Tensor], description: Mapping[str, Any]) -> None:
-    """Write tensors and a JSON description, on the disk before an old file of the name goes."""
+    """Write tensors and a JSON description atomically, flushed to disk."""
     from safetensors.torch import save
 
     plain = {k: x.detach().cpu().contiguous() for k, x in tensors.items()}
@@ -54,7 +53,7 @@ def load_tensors(path: Path | str) -> tuple[dict[str, Tensor], dict[str, Any]]:
 
 
 def save_model(path: Path, model: GaussianNND, info: Mapping[str, Any]) -> None:
-    """Write a model's weights, configuration and whatever ``info`` says of their making."""
+    """Write a model's weights, its configuration and ``info`` on their training."""
     save_tensors(path, model.state_dict(), describe(model, info))
 
 
@@ -79,7 +78,7 @@ def load_model(path: Path | str) -> GaussianNND:
 
 
 def _require_fitting(path: Path | str, config: NNDConfig, weights: Mapping[str, Tensor]) -> None:
-    """Hold the weights against the model they claim before it is made: it may be of any size."""
+    """Check the weights against the claimed model before it is made: it may be of any size."""
     with torch.device("meta"):
         wanted = {k: x.shape for k, x in GaussianNND(config).state_dict().items()}
     if wanted != {k: x.shape for k, x in weights.items()}:
@@ -130,7 +129,7 @@ def ablated(model: GaussianNND, *names: str) -> GaussianNND:
 
 
 def _setting(name: str) -> dict[str, Any]:
-    """The change of configuration that a name stands for."""
+    """The change of configuration for a name."""
     if name in SWITCHES:
         return SWITCHES[name]
     if not name.startswith(MAX_DT):

@@ -13,21 +13,21 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
-from ..errors import InputError, unknown_name
-from ..files import Progress, silent, under
-from ..locks import alone
-from ..memory import give_back_freed
+from ..base.errors import InputError, unknown_name
+from ..base.files import silent, under
+from ..base.locks import alone
+from ..base.process import give_back_freed
+from ..base.types import Progress
+from ..formats.files import load
 from ..render.scenes import BACKENDS
 from ..render.video import contact_sheet, write_video
-from ..render.viewpoints import clear_camera
 from ..scene.animation import Animation
 from ..scene.cameras import Camera
-from ..scene.framing import default_camera
 from ..scene.gaussians import join
-from ..scene.io.formats import load
+from ..views.framing import default_camera
+from ..views.viewpoints import clear_camera
 from . import films
 from .glb import write_glb
-from .glb_reader import read_glb
 from .html import is_compressed, read_html, write_html
 from .loss import between, picture
 from .parts import parts
@@ -42,7 +42,6 @@ __all__ = [
     "load_animation",
     "lost",
     "parse_formats",
-    "read_glb",
     "require_formats",
     "save_animation",
     "write_glb",
@@ -55,16 +54,16 @@ WHITE = (1.0, 1.0, 1.0)
 
 @dataclass(frozen=True)
 class Format:
-    """One way to write an animation."""
+    """A format in which animations are written."""
 
     ending: str
     """Appended to the name of the export."""
     about: str
-    """One line for people."""
+    """Description in one line."""
     write: Callable[["_Job", Path], None]
     """Writes the file."""
     module: str | None = None
-    """What must be installed,"""
+    """Required module, if any,"""
     extra: str | None = None
     """and the pip extra that installs it."""
     pictures: bool = False
@@ -73,13 +72,13 @@ class Format:
 
 @dataclass
 class _Job:
-    """What the writers need."""
+    """The arguments of the writers."""
 
     animation: Animation
     camera: Camera
-    """Of what has one view: the first of the film's."""
+    """For formats with one view: the first camera of the film."""
     cameras: Camera | Sequence[Camera]
-    """Of films: for all frames, or one a frame."""
+    """For films: one for all frames, or one per frame."""
     background: Sequence[float]
     fps: float
     title: str
@@ -89,7 +88,7 @@ class _Job:
     frames: films.Film | None = None
     report: Callable[[int], None] | None = None
     tell: Progress = silent
-    """Of the parts of a file that takes long."""
+    """Progress within a file that takes long."""
 
 
 def _film(job: _Job, path: Path) -> None:
@@ -141,13 +140,13 @@ FORMATS = {
     "json": Format(".json", "with .npz: states and matrices, to replay", _json),
     "glb": Format(".glb", "glTF with Gaussians, for Babylon.js, PlayCanvas, three.js", _glb),
     "usd": Format(".usdc", "OpenUSD with Gaussians, for Omniverse and others", _usd, "pxr", "usd"),
-    "ply": Format("_ply", "folder with a .ply a frame, for SuperSplat; large", _ply),
+    "ply": Format("_ply", "folder with one .ply per frame, for SuperSplat; large", _ply),
     "html": Format(".html", "one page that plays in a browser, offline", _html),
 }
 
 
 def parse_formats(formats: str | Iterable[str]) -> list[str]:
-    """Names of formats, from ``"mp4,glb"`` or a list of such words, each checked and once."""
+    """Valid, distinct names of formats from ``"mp4,glb"`` or a list of such strings."""
     words = [formats] if isinstance(formats, str) else list(formats)
     names = [name for word in words for name in word.replace(",", " ").split() or [word]]
     names = [name.strip().lower().removeprefix(".") for name in names]
@@ -160,7 +159,7 @@ def parse_formats(formats: str | Iterable[str]) -> list[str]:
 
 
 def require_formats(formats: str | Iterable[str]) -> list[str]:
-    """The names, where all that writes them is installed."""
+    """The names, or an error if a required package is missing."""
     names = parse_formats(formats)
     for each in names:
         _require(FORMATS[each], each)
@@ -188,26 +187,26 @@ def export(
 
     Args:
         animation: what moves.
-        folder: made when it is not there.
+        folder: created if necessary.
         formats: names of :data:`FORMATS`.
-        name: of the files, without ending.
-        camera: of the films and first view of the page; or one a frame, of which the page has the
-            first. Default: one that sees all of the motion, from a side where nothing hides it.
+        name: of the files, without extension.
+        camera: of the films and the first view of the page; or one per frame, the first of which
+            is used for the page. Default: one with an unobstructed view of the whole motion.
         size: width and height of the default camera's picture, in pixels.
-        background: RGB where nothing is.
-        fps: frames a second of the films; default real time. Every frame of the animation is one
-            of the film.
+        background: RGB of the background.
+        fps: frames per second of the films; default real time. Every frame of the animation is a
+            frame of the film.
         backend: renderer, see :func:`newtongs.render.render`.
-        sh_degree: cut view-dependent colour off above this degree in glb, usd, ply and html;
-            default all of it, and degree 1 in html that is not compressed.
-        compress: True makes glb a tenth and html a third as large, and rounds; False neither. None
-            compresses html from 300,000 Gaussians on. :func:`lost` tells what it cost.
-        source: file the scene was read from, which the json then refers to.
+        sh_degree: highest degree of view-dependent colour in glb, usd, ply and html; default all,
+            but 1 in html that is not compressed.
+        compress: True makes glb a tenth and html a third as large, with loss; False does not. None
+            compresses html from 300,000 Gaussians. :func:`lost` measures the loss.
+        source: file the scene was read from, to which the json refers.
         title: of the page; default the name.
         progress: called as ``progress(what, done, of)`` while frames are drawn and files written.
 
     Returns:
-        Path of what was written, by format.
+        Paths of the files, by format.
     """
     names, folder = require_formats(formats), Path(folder)
     if backend not in BACKENDS:
@@ -220,7 +219,7 @@ def export(
     job = _Job(animation, first, view, background, rate, title or name, source, sh_degree, compress)
     tell = progress or silent
     written = {}
-    # Files of one name belong together, a json with its npz: another export of it waits.
+    # Files of one name belong together, such as json and npz: concurrent exports wait.
     with alone(folder, name, wait=True), _drawn(job, names, backend, tell):
         for each in names:
             tell(each, 0, 1)
@@ -233,12 +232,31 @@ def export(
     return written
 
 
+def save(
+    animation: Animation,
+    path: Path | str,
+    formats: str | Iterable[str] | None = None,
+    **options: Any,
+) -> dict[str, Path]:
+    """Write ``path`` in the format of its ending, or several files of that name.
+
+    This is :meth:`newtongs.scene.Animation.save`; ``options`` are those of :func:`export`.
+    """
+    path = Path(path)
+    if formats is not None:
+        return export(animation, path.parent, formats, name=path.name, **options)
+    known = {form.ending: each for each, form in FORMATS.items() if form.ending[0] == "."}
+    if path.suffix.lower() not in known:
+        raise unknown_name("ending", path.suffix, known)
+    return export(animation, path.parent, known[path.suffix.lower()], name=path.stem, **options)
+
+
 def lost(
     animation: Animation, path: Path, camera: Camera, compress: bool | None = None
 ) -> float | None:
-    """What compressing a file that :func:`export` wrote cost, in dB of frame 0; None: nothing.
+    """Loss of a compressed file from :func:`export`, in dB for frame 0; None if it is lossless.
 
-    The file is read again and drawn beside what it was made of, cut to the same colour.
+    The file is read and rendered for comparison with the original of the same colour degree.
     """
     page = path.suffix == ".html"
     if not (is_compressed(animation, compress) if page else path.suffix == ".glb" and compress):
@@ -246,7 +264,7 @@ def lost(
     give_back_freed()
     got = read_html(path) if page else load(path)
     drawn, degree = picture(got, camera), got.sh_degree
-    del got  # of millions of Gaussians, two scenes fit into memory where three may not
+    del got  # with millions of Gaussians, three scenes may not fit into memory
     give_back_freed()
     pieces = parts(animation, sh_degree=degree)
     wanted = join(*(p.scene for p in pieces if page or p.shadow_of is None))
@@ -260,7 +278,7 @@ def _of_frames(tell: Progress, what: str, of: int, done: int) -> None:
 
 @contextmanager
 def _drawn(job: _Job, names: list[str], backend: str, tell: Progress) -> Iterator[None]:
-    """Hold the pictures while they are needed, if any format needs them."""
+    """Provide the rendered frames if any format needs them."""
     if not any(FORMATS[name].pictures for name in names):
         yield
         return
@@ -272,10 +290,10 @@ def _drawn(job: _Job, names: list[str], backend: str, tell: Progress) -> Iterato
 
 
 def _require(format: Format, name: str) -> None:
-    """A missing extra is told before any work begins."""
+    """Raise before any work if an extra is missing."""
     try:
         there = format.module is None or find_spec(format.module) is not None
-    except (ImportError, ValueError):  # blocked, or half installed
+    except (ImportError, ValueError):  # blocked, or partly installed
         there = False
     if not there:
         raise InputError(
@@ -285,7 +303,7 @@ def _require(format: Format, name: str) -> None:
 
 
 def _checked(camera: Camera | Sequence[Camera], frames: int) -> Camera | Sequence[Camera]:
-    """One camera, or as many as there are frames, told before the first is drawn."""
+    """Check that there is one camera, or one per frame."""
     if not isinstance(camera, Camera) and len(camera) != frames:
         raise InputError(
             f"camera: expected one, or one for each of {frames} frames, got {len(camera)}"
@@ -299,7 +317,7 @@ def _check_name(name: str) -> None:
 
 
 def _check_folder(folder: Path) -> None:
-    """Writable, or told so before minutes of drawing."""
+    """Check that the folder is writable, before minutes of rendering."""
     try:
         folder.mkdir(parents=True, exist_ok=True)
         if not os.access(folder, os.W_OK | os.X_OK):

@@ -1,7 +1,8 @@
 """Contact shadows for files that can only move Gaussians: a sheet of dark ones under each object.
 
-It lies just above the support, follows the object, turns with its heading and shrinks as it rises.
-Many fine Gaussians, because a few large ones would be sorted wrongly among those of the support.
+It lies just above the support, follows the object and its heading, and shrinks as the object rises.
+It consists of many small Gaussians, because a few large ones would be sorted wrongly relative to
+those of the support.
 """
 
 import math
@@ -11,48 +12,47 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from .. import rotations
-from ..scene.animation import Animation, Placement, continuous
+from ..base import rotations
+from ..base.state import State
+from ..base.types import Array, Quat, StateTensor, Vec3
+from ..scene.animation import Animation, NodeTrack, continuous
 from ..scene.gaussians import BACKGROUND, GaussianScene
-from ..scene.placing import VISIBLE, moved
 from ..scene.shadows import (
     DENSITY,
     HIGHEST,
     OVERHEAD,
     STRENGTH,
-    Array,
     Caster,
     casters,
     reach,
     receivers,
     upright_axes,
 )  # fmt: skip
-from ..state import State
-from ..types import Quat, StateTensor, Vec3
+from ..scene.similarity import VISIBLE, moved
 
-SIGMA, APART = 0.015, 1.3  # of the object's size: a decal's Gaussians; of that: how far apart
-RISEN = 0.3  # of the size: so high it has shrunk to nothing. It cannot fade, only shrink
-LIFTED = 0.02  # of the size: how far a decal lies above the support
+SIGMA, APART = 0.015, 1.3  # of the object's size: Gaussians of a decal; of that: their spacing
+RISEN = 0.3  # of the size: height at which it vanishes; it cannot fade, only shrink
+LIFTED = 0.02  # of the size: height of a decal above the support
 FLATNESS = 0.05  # thickness of its Gaussians over their width
-FAINTEST = 1 / 255  # fainter Gaussians are not drawn by anyone
-MOST = 4000  # Gaussians in a decal
-AWAY = 0.5  # of the size: how far an object must move until all of its shadow is new
-UNDER = 0.25  # of the size: the support's height is taken so near to the object's middle
-GONE = 0.02  # least scale of a decal that is not to be seen; it lies below the support then
-SWUNG = 0.1  # below this, an object is so much on its head that its heading says nothing
+FAINTEST = 1 / 255  # fainter Gaussians are drawn by no viewer
+MOST_GAUSSIANS = 4000  # most Gaussians in a decal
+AWAY = 0.5  # of the size: displacement from which the whole shadow is new
+UNDER = 0.25  # of the size: the support's height is measured this close to the object's centre
+GONE = 0.02  # least scale, of an invisible decal, which is put below the support
+SWUNG = 0.1  # below this, an object is so nearly upside down that its heading is undefined
 
 
 class Decal(NamedTuple):
-    """A shadow that is moved like an object."""
+    """A shadow that moves like an object."""
 
     scene: GaussianScene
-    """Dark Gaussians where they lie in frame 0, at full size."""
-    placement: Placement
+    """Dark Gaussians at their positions in frame 0, at full size."""
+    node_track: NodeTrack
     """How they move."""
 
 
 def decals(animation: Animation) -> dict[int, Decal]:
-    """The shadow of each moving object that ever comes near to what is under it, by id."""
+    """The shadow of each moving object that ever comes near its support, by id."""
     if animation.shadow == "none":
         return {}
     affines = {i: animation.affines(i) for i in animation.states}
@@ -63,7 +63,7 @@ def decals(animation: Animation) -> dict[int, Decal]:
 
 
 class _Support:
-    """The still Gaussians that shadows may fall on, and their height anywhere."""
+    """The static Gaussians that may receive shadows, and their height at any point."""
 
     def __init__(self, animation: Animation, casting: dict[int, Caster]) -> None:
         from scipy.spatial import cKDTree
@@ -85,7 +85,7 @@ class _Support:
 
 
 def _decal(animation: Animation, index: int, caster: Caster, support: _Support) -> Decal | None:
-    """One object's decal; None where nothing is ever just under it."""
+    """An object's decal; None if nothing is ever just below it."""
     grounds = np.array([support.below(points, caster.size) for points in caster.points])
     middles = 0.5 * (caster.points.min(1) + caster.points.max(1))
     heights = np.maximum(caster.points[..., 2].min(1) - grounds, 0)
@@ -95,39 +95,39 @@ def _decal(animation: Animation, index: int, caster: Caster, support: _Support) 
         scale *= np.clip(way / (AWAY * caster.size), 0, 1)
     if not (scale > GONE).any():
         return None
-    best = int(np.flatnonzero(scale >= scale.max())[-1])  # the last of those on the ground
+    best = int(np.flatnonzero(scale >= scale.max())[-1])  # the last frame on the ground
     places = _on_ground(middles, grounds, caster.size, scale > GONE)
     axes = upright_axes(animation.world.up)
     flat = rotations.conjugate(animation.world.rotation)
     sheet = _sheet(caster, best, places[best], axes, flat)
     p, q = torch.from_numpy(places) @ axes, _headings(animation.states[index], animation.world.up)
     s = torch.from_numpy(np.maximum(scale, GONE))[:, None].expand(-1, 3)
-    back = rotations.conjugate(q[best])  # q[0] is no turn
+    back = rotations.conjugate(q[best])  # q[0] is the identity
     at_first = moved(sheet, turn=back, shift=p[0] - rotations.rotate(back, p[best]))
-    return Decal(at_first, Placement(p, q, s, rotations.conjugate(q[0]), -p[0]))
+    return Decal(at_first, NodeTrack(p, q, s, rotations.conjugate(q[0]), -p[0]))
 
 
 def _on_ground(middles: Array, grounds: Array, size: float, shown: Array) -> Array:
-    """Where the decal's middle is in each frame ``(T, 3)``: below the support where not shown."""
+    """Centre of the decal in each frame ``(T, 3)``: below the support if it is not shown."""
     known = np.where(np.isfinite(grounds), grounds, middles[:, 2] - 2 * size)
     heights = known + np.where(shown, LIFTED, -HIGHEST) * size
     return np.concatenate([middles[:, :2], heights[:, None]], -1)
 
 
 def _sheet(caster: Caster, frame: int, place: Array, axes: Tensor, flat: Quat) -> GaussianScene:
-    """Dark Gaussians in a flat grid under the object as it is in one frame."""
+    """Dark Gaussians in a flat grid under the object in one frame."""
     from ..scene.shadow_kernel import add_cover  # numba takes a moment to import
 
     size, points = caster.size, caster.points[frame]
     step = APART * SIGMA * size
     low, high = reach(points.min(0), points.max(0), size)
-    step = max(step, math.sqrt(float(np.prod((high - low)[:2])) / MOST))
+    step = max(step, math.sqrt(float(np.prod((high - low)[:2])) / MOST_GAUSSIANS))
     x, y = (np.arange(a, b, step) for a, b in zip(low[:2], high[:2], strict=True))
     at = np.stack([*(g.ravel() for g in np.meshgrid(x, y)), np.full(len(x) * len(y), place[2])], -1)
     cover = np.zeros(len(at))
     none = np.zeros(len(at))
     add_cover(at - [0, 0, LIFTED * size], none, points, size, cover)
-    depth = -np.log(1 - STRENGTH * (1 - np.exp(-DENSITY * cover)))  # optical, of the whole sheet
+    depth = -np.log(1 - STRENGTH * (1 - np.exp(-DENSITY * cover)))  # optical depth of the sheet
     opacity = 1 - np.exp(-depth * APART**2 / (2 * math.pi))
     kept = opacity > FAINTEST
     n = int(kept.sum())
@@ -143,7 +143,7 @@ def _sheet(caster: Caster, frame: int, place: Array, axes: Tensor, flat: Quat) -
 
 
 def _headings(z: StateTensor, up: Vec3) -> Quat:
-    """Turns about ``up`` alone ``(T, 4)`` that follow an object's rotation since the start."""
+    """Rotations about ``up`` ``(T, 4)`` that follow an object's rotation since the start."""
     q = rotations.normalize(State(z.double()).q)
     since = rotations.multiply(q, rotations.conjugate(q[:1]).expand_as(q))
     twist = torch.stack([since[:, 0], since[:, 1:] @ up.to(q)], -1)

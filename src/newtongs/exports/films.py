@@ -1,4 +1,4 @@
-"""Pictures of an animation, drawn once for all the formats that show them."""
+"""Rendered frames of an animation, shared by all formats that need them."""
 
 import math
 import tempfile
@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from ..limits import reserve
+from ..base.files import reserve
 from ..render import render_frames
 from ..render.scenes import placed
 from ..render.video import to_bytes
@@ -31,9 +31,9 @@ def film(
     background: Sequence[float],
     progress: Callable[[int], None] | None = None,
 ) -> Iterator[Film]:
-    """All pictures ``(T, H, W, 3)`` as bytes, in a temporary file rather than in memory.
+    """All pictures ``(T, H, W, 3)`` as bytes, in a temporary file instead of memory.
 
-    ``camera`` is one for all frames, or one a frame.
+    ``camera`` is one for all frames, or one per frame.
     """
     first = camera if isinstance(camera, Camera) else camera[0]
     shape = (len(animation), first.height, first.width, 3)

@@ -1,16 +1,17 @@
-"""glTF 2.0 binary with ``KHR_gaussian_splatting``: Gaussians once, and one transform a frame.
+"""glTF 2.0 binary with ``KHR_gaussian_splatting``: Gaussians once, and one transform per frame.
 
 The nodes are::
 
-    root          turns the scene's up into glTF's +y
+    root          rotates the scene's up to glTF's +y
       still       Gaussians that never move
       object_7    T(p_t) R(q_t) S(rho_t), animated
         splats    R(q_0)^T T(-p_0), fixed, with the object's Gaussians
 
-The product of an object's two nodes is its affine map ``A_t x + b_t``. A single node could not
-hold it: turning, stretching and turning back is a shear. The extension draws ``M Sigma M^T``.
+The product of an object's two nodes is its affine map ``A_t x + b_t``. A single node cannot
+represent it: rotating, stretching and rotating back is a shear. The extension draws
+``M Sigma M^T``.
 
-How the Gaussians are stored: :mod:`newtongs.scene.io.glb_writer`.
+:mod:`newtongs.formats.glb` describes how the Gaussians are stored.
 """
 
 from pathlib import Path
@@ -18,12 +19,12 @@ from typing import Any
 
 from torch import Tensor
 
-from .. import rotations
-from ..files import Progress, silent, under, write_atomically
-from ..scene.animation import Animation, Placement
-from ..scene.io.glb_writer import Document, xyzw
-from ..types import Quat
-from .parts import Part, parts, provenance
+from ..base import rotations
+from ..base.files import silent, under, write_atomically
+from ..base.types import Progress, Quat
+from ..formats.glb import Document, xyzw
+from ..scene.animation import Animation, NodeTrack
+from .parts import ExportPart, parts, provenance
 
 
 def write_glb(
@@ -38,9 +39,9 @@ def write_glb(
 
     Args:
         animation: what moves.
-        path: file to write; it appears whole or not at all.
-        sh_degree: cut view-dependent colour off above this degree, for a smaller file.
-        compress: a tenth of the size, rounded, and read by viewers that know
+        path: file to write, atomically.
+        sh_degree: highest degree of view-dependent colour, for a smaller file.
+        compress: a tenth of the size, rounded, for viewers that support
             ``EXT_meshopt_compression``; see docs/export.md.
         progress: called as ``progress(what, done, of)``: compressing millions takes a minute.
     """
@@ -64,16 +65,16 @@ class _Animated(Document):
         self.moves = len(animation) > 1 and bool(animation.states)
         self.clock = self.add_array(animation.times, bounds=True) if self.moves else -1
 
-    def add_part(self, part: Part, mesh: int) -> None:
-        """One node of what stands still, two of what moves; a shadow says whose it is."""
-        if part.placement is None:
+    def add_part(self, part: ExportPart, mesh: int) -> None:
+        """One node for static Gaussians, two for a moving object or its shadow."""
+        if part.node_track is None:
             self.add_node({"name": part.name, "mesh": mesh})
             return
         extras = {"object": part.id} if part.shadow_of is None else {"shadow": part.shadow_of}
-        self.add_moving(part.name, mesh, part.placement, extras)
+        self.add_moving(part.name, mesh, part.node_track, extras)
 
-    def add_moving(self, name: str, mesh: int, place: Placement, extras: dict[str, Any]) -> None:
-        """The two nodes of what moves, and the tracks of the outer one."""
+    def add_moving(self, name: str, mesh: int, place: NodeTrack, extras: dict[str, Any]) -> None:
+        """The two nodes of a moving object, and the tracks of the outer one."""
         tracks = {
             "translation": place.translation,
             "rotation": xyzw(place.rotation),
@@ -101,7 +102,7 @@ class _Animated(Document):
         )
 
     def to_bytes(self) -> list[bytes | memoryview]:
-        """The file in pieces: header, JSON, arrays."""
+        """The parts of the file: header, JSON, arrays."""
         if self.channels:
             motion = {"name": "motion", "samplers": self.samplers, "channels": self.channels}
             self.tree["animations"] = [motion]
@@ -109,7 +110,7 @@ class _Animated(Document):
 
 
 def _turned(q: Quat, x: Tensor) -> Tensor:
-    """``R(q) x``: a node translates after it turns, so ``R T(x)`` is ``T(R x) R``."""
+    """``R(q) x``: a node translates after rotating, so ``R T(x)`` is ``T(R x) R``."""
     return rotations.rotate(q, x)
 
 

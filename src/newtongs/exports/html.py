@@ -1,8 +1,8 @@
 """One self-contained page that plays the animation in any browser with WebGL 2, offline.
 
 The viewer is ``player.html``: sorted Gaussians with true covariances, orbit, play, pause, scrub.
-Its numbers are described in :mod:`newtongs.exports.page_data`: exact, or, for many Gaussians or
-where it is asked for, compressed to about a third. The browser itself inflates them.
+Its numbers are described in :mod:`newtongs.exports.page_data`: exact or, for many Gaussians or on
+request, compressed to about a third. The browser decompresses them.
 """
 
 import html
@@ -15,19 +15,20 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from ..errors import InputError
-from ..files import Progress, existing_file, foreign, silent, write_atomically
-from ..scene.animation import Animation, Placement
+from ..base.errors import InputError
+from ..base.files import existing_file, foreign, silent, write_atomically
+from ..base.types import Progress
+from ..scene.animation import Animation, NodeTrack
 from ..scene.cameras import Camera
-from ..scene.framing import default_camera
 from ..scene.gaussians import GaussianScene
+from ..views.framing import default_camera
 from . import page_data
-from .parts import Part, parts, to_json
+from .parts import ExportPart, parts, to_json
 
 TEMPLATE = Path(__file__).with_name("player.html")
 WHITE = (1.0, 1.0, 1.0)
-EXACT_DEGREE = 1  # of the colour of a page that is not compressed
-MANY = 300_000  # Gaussians from which on a page is compressed unless told otherwise
+EXACT_DEGREE = 1  # degree of colour in a page that is not compressed
+MANY = 300_000  # Gaussians from which a page is compressed by default
 BLANKS = re.compile(
     rb'id="meta">(.*?)</script>\n<script type="text/plain" id="data">(.*?)</script>', re.S
 )
@@ -44,7 +45,7 @@ def write_html(
     compress: bool | None = None,
     progress: Progress = silent,
 ) -> None:
-    """Write a page that plays; ``path`` appears whole or not at all.
+    """Write a page that plays, atomically.
 
     The other arguments are those of :func:`html_page`.
     """
@@ -69,12 +70,12 @@ def html_page(
 
     Args:
         animation: what moves.
-        camera: first view, which the viewer orbits away from; default one that sees all motion.
-        title: shown in the corner and in the window's bar.
-        background: RGB where nothing is.
-        sh_degree: cut view-dependent colour off above this degree. Default: 1, as the page grows
-            with it; all of it in a compressed page, where it costs next to nothing.
-        compress: a third of the size, rounded; None does so from 300,000 Gaussians on.
+        camera: first view, from which the viewer orbits; default one that shows the whole motion.
+        title: shown in the corner and in the window's title bar.
+        background: RGB of the background.
+        sh_degree: highest degree of view-dependent colour. Default: 1, as the page grows with it;
+            all in a compressed page, where it costs next to nothing.
+        compress: a third of the size, rounded; None compresses from 300,000 Gaussians.
         progress: called as ``progress(what, done, of)``: a large page takes a minute.
     """
     small = is_compressed(animation, compress)
@@ -97,22 +98,22 @@ def html_page(
 
 
 def is_compressed(animation: Animation, compress: bool | None) -> bool:
-    """Whether the page of an animation will be, by the wish or by its size."""
+    """Whether the page of an animation is compressed, by request or by its size."""
     return len(animation.scene) >= MANY if compress is None else compress
 
 
 def read_html(path: Path | str) -> GaussianScene:
-    """The Gaussians that a page of :func:`write_html` draws at its start, without object ids."""
+    """The Gaussians that a page of :func:`write_html` shows at the start, without object ids."""
     path = existing_file(path, "a page that newtongs wrote")
     with foreign(path, "a page of newtongs"):
         found = BLANKS.search(path.read_bytes())
         if found is None:
-            raise InputError(f"{path} is no page that newtongs wrote, or of an older version")
+            raise InputError(f"{path} is not a page that newtongs wrote, or of an older version")
         return page_data.gaussians(page_data.from_text(found[2]), json.loads(found[1]))
 
 
 def _fill(*, title: str, meta: str, data: bytes) -> bytes:
-    """The player with its blanks filled; what is filled in is not searched for more."""
+    """The player with its placeholders replaced, in a single pass."""
     filled = {b"TITLE": title.encode(errors="replace"), b"META": meta.encode(), b"DATA": data}
     pieces = re.split(rb"%%(TITLE|META|DATA)%%", TEMPLATE.read_bytes())
     pieces[1::2] = [filled[name] for name in pieces[1::2]]
@@ -120,7 +121,7 @@ def _fill(*, title: str, meta: str, data: bytes) -> bytes:
 
 
 def _inline(value: Any) -> str:
-    """JSON that cannot end the script element it stands in."""
+    """JSON that cannot end the script element that contains it."""
     return to_json(value).replace("<", "\\u003c")
 
 
@@ -131,28 +132,28 @@ def _color(background: Sequence[float]) -> list[float]:
     return color
 
 
-def _groups(pieces: list[Part]) -> list[dict[str, Any]]:
-    """Which Gaussians follow which track; the still ones follow none."""
+def _groups(pieces: list[ExportPart]) -> list[dict[str, Any]]:
+    """Ranges of Gaussians and their tracks; static ones have none."""
     groups, first = [], 0
     for part in pieces:
-        track = None if part.placement is None else _track(part.placement)
+        track = None if part.node_track is None else _track(part.node_track)
         groups.append({"first": first, "count": len(part.scene), "track": track})
         first += len(part.scene)
     return groups
 
 
-def _track(place: Placement) -> dict[str, Any]:
+def _track(place: NodeTrack) -> dict[str, Any]:
     tracks = {"p": place.translation, "q": place.rotation, "s": place.scale}
     return {name: _short(x) for name, x in tracks.items()}
 
 
 def _short(x: Tensor) -> list[list[float]]:
-    """Rows with nine digits, which tell any two float32 apart."""
+    """Rows with nine digits, which distinguish any two float32."""
     return [[float(f"{v:.9g}") for v in row] for row in x.tolist()]
 
 
 def _camera(animation: Animation, camera: Camera) -> dict[str, Any]:
-    """The first view, and what it turns about: the point before it nearest to the motion."""
+    """The first view and its orbit centre: the point on its axis nearest to the motion."""
     w2c, K = camera.w2c.double(), camera.K.double()
     R, eye = w2c[:3, :3], camera.position.double()
     depth = max(float((_middle(animation) - eye) @ R[2]), 1e-3)
@@ -170,6 +171,6 @@ def _camera(animation: Animation, camera: Camera) -> dict[str, Any]:
 
 
 def _middle(animation: Animation) -> Tensor:
-    """The mean position ``(3,)`` of everything that moves; of the scene when nothing does."""
-    tracks = [animation.placement(i).translation for i in animation.states]
+    """The mean position ``(3,)`` of everything that moves, or else of the scene."""
+    tracks = [animation.node_track(i).translation for i in animation.states]
     return (torch.cat(tracks) if tracks else animation.scene.means.double()).mean(0).cpu()

@@ -1,7 +1,7 @@
-"""What a file that rounds costs: how alike pictures of the scene and of the file are, in dB.
+"""The loss of a file that rounds: similarity of pictures of the scene and of the file, in dB.
 
-10 log10 of 1 over the mean square error of all pixels: 40 dB is one part in a hundred off at the
-average pixel, which the eye does not see; 50 dB is less than one step of 8 bits.
+PSNR: 10 log10 of 1 over the mean squared error of all pixels. 40 dB is an error of one percent in
+the average pixel, which is invisible; 50 dB is less than one step of 8 bits.
 """
 
 from collections.abc import Iterable, Sequence
@@ -9,36 +9,36 @@ from collections.abc import Iterable, Sequence
 import torch
 from torch import Tensor
 
+from ..base.types import Vec3
 from ..render import render
 from ..scene.cameras import Camera
-from ..scene.find.floor import find_floor
-from ..scene.framing import fit_camera
 from ..scene.gaussians import GaussianScene
-from ..types import Vec3
+from ..segment.floor.finding import find_floor
+from ..views.framing import fit_camera
 
 SIZE, AZIMUTHS = 512, (25, 115, 205, 295)
 SAMPLE = 100_000
 
 
 def loss(wanted: GaussianScene, got: GaussianScene, cameras: Sequence[Camera]) -> float:
-    """Decibels between the pictures of two scenes, a camera at a time."""
+    """Decibels between the pictures of two scenes from several cameras."""
     pairs = ((picture(wanted, camera), picture(got, camera)) for camera in cameras)
     return between(pairs)
 
 
 def between(pictures: Iterable[tuple[Tensor, Tensor]]) -> float:
-    """Decibels between the two of each pair, of all pairs together."""
+    """Decibels over all pairs of pictures."""
     errors = [(a - b).double().square().mean() for a, b in pictures]
     return to_decibels(torch.stack(errors).mean())
 
 
 def to_decibels(error: Tensor) -> float:
-    """Of a mean square error."""
+    """Decibels of a mean squared error."""
     return float(-10 * error.clamp_min(1e-12).log10())
 
 
 def picture(scene: GaussianScene, camera: Camera) -> Tensor:
-    """``(H, W, 3)``, clamped as a screen does."""
+    """A rendered picture ``(H, W, 3)``, clamped as on a screen."""
     return render(scene, camera).color.clamp(0, 1)
 
 

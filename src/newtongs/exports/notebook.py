@@ -1,40 +1,50 @@
-"""An animation as the value of a notebook's cell: a page that plays, within the page.
+"""An animation as the value of a notebook cell: a page that plays inside the notebook.
 
-The player lives in a frame of its own, sandboxed, with all its numbers: it needs no network and no
-kernel, and goes on playing in a notebook that was only saved. What would make the notebook too
-large is shown as a few pictures, with the line that writes the page.
+The player is a sandboxed frame with all its data: it needs no network and no kernel, and still
+plays in a saved notebook. What would make the notebook too large is shown as a few pictures, with
+the line of code that writes the page.
 """
 
 import base64
 import html
 import tempfile
+import webbrowser
 from pathlib import Path
 
 import numpy as np
 
+from ..base.process import one_thread
 from ..render import render_frames
 from ..render.video import contact_sheet, to_bytes
-from ..render.viewpoints import clear_camera
 from ..scene.animation import Animation
-from ..threads import one_thread
-from .html import html_page
+from ..views.viewpoints import clear_camera
+from .html import html_page, write_html
 
-LARGEST = 10_000_000  # bytes of a page that is kept in a notebook
-MOST = 600_000  # Gaussians of one that is tried
+LARGEST = 10_000_000  # largest page in bytes that is embedded in a notebook
+MOST_GAUSSIANS = 600_000  # most Gaussians for which a page is tried
 SIZE = 640, 400  # pixels
 PICTURES, COLUMNS, SMALL = 4, 4, (240, 180)
 
 
 @one_thread()
-def shown(animation: Animation) -> str:
-    """Markup of the animation: it plays, or above 10 MB stands still and says so."""
-    if len(animation.scene) <= MOST:
+def notebook_html(animation: Animation) -> str:
+    """Markup of the animation: it plays, or above 10 MB is shown as pictures."""
+    if len(animation.scene) <= MOST_GAUSSIANS:
         camera = clear_camera(animation, SIZE)
         page = html_page(animation, camera=camera, compress=True, sh_degree=1)
         if len(page) <= LARGEST:
             return _frame(page)
         return _poster(animation, f"{len(page) / 1e6:.0f} MB")
     return _poster(animation, f"{len(animation.scene):,} Gaussians")
+
+
+def show(animation: Animation) -> Path:
+    """Open a page that plays in the browser; returns where it was written."""
+    path = Path(tempfile.mkdtemp(prefix="newtongs-")) / "animation.html"
+    write_html(animation, path, camera=clear_camera(animation, SIZE))
+    if not webbrowser.open(path.as_uri()):
+        print(f"no browser was found; open {path}")
+    return path
 
 
 def _frame(page: bytes) -> str:
@@ -45,8 +55,8 @@ def _frame(page: bytes) -> str:
 
 
 def _poster(animation: Animation, size: str) -> str:
-    """A few frames, and what to do for all of them."""
-    line = html.escape('newtongs.export(animation, "out", ["html", "mp4"])')
+    """A few frames, and how to see all of them."""
+    line = html.escape('animation.save("out/animation", formats=["html", "mp4"])')
     data = base64.b64encode(_pictures(animation)).decode()
     return (
         f'<img style="max-width:100%" src="data:image/png;base64,{data}">'

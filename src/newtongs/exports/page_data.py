@@ -1,31 +1,31 @@
-"""The numbers of a page: Gaussians as bytes, deflated, and as text that HTML leaves alone.
+"""The data of a page: Gaussians as bytes, deflated, and encoded as text that is safe in HTML.
 
-Exact, the arrays follow each other, little-endian; 30 bytes a Gaussian, and 9, 24 or 45 more for
+Exact, the arrays are consecutive and little-endian; 30 bytes per Gaussian, and 9, 24 or 45 more for
 colour of degree 1, 2 or 3:
 
 =========================  ==========  ==========================================================
 means                      float32 x3  exact
 quaternions, scalar first  int16 x4    of 32767: within 2e-5
-log scales                 uint16 x3   between the least and the largest: within 0.05 %
+log scales                 uint16 x3   between the smallest and the largest: within 0.05 %
 colour and opacity         uint8 x4    colour without direction, clamped to [0, 1]
-view-dependent colour      int8 x3     each further coefficient, of the largest: optional
+view-dependent colour      int8 x3     each further coefficient over the largest: optional
 =========================  ==========  ==========================================================
 
-Compressed, some 14 bytes a Gaussian after deflation, in planes: all first bytes, all second bytes.
-Gaussians are stored along Morton's curve, group by group, so that neighbours are alike:
+Compressed, about 14 bytes per Gaussian after deflation, in planes: all first bytes, all second
+bytes. Gaussians are stored along Morton's curve, group by group, so that neighbours are similar:
 
 =========================  ==========  ==========================================================
-means                      uint8 x6    difference to the last of 48 bits on the curve, 16 an axis,
-                                       of ``sign(x) log(1 + |x|)`` between the group's ends
-scales                     uint8 x3    index into a codebook: of the largest, and by how much the
-                                       next is less, and the least less than that
+means                      uint8 x6    difference of 48-bit positions on the curve, 16 per axis,
+                                       of ``sign(x) log(1 + |x|)`` between the group's limits
+scales                     uint8 x3    index into a codebook: of the largest, and the steps down to
+                                       the next and to the smallest
 quaternions                int8 x3     x, y, z of ``127 sqrt(2)``; w is the largest, and positive
 colour and opacity         uint8 x4    green, red - green, blue - green, opacity
 view-dependent colour      uint8 x2    label, and after the labels a palette of int8 x3
 =========================  ==========  ==========================================================
 
-An ellipsoid does not change when its axes are named anew or turned round: so its scales can
-descend and w be the largest, and the bits that would say so are saved.
+An ellipsoid is invariant under renaming and flipping its axes: so its scales can be sorted and w
+can be the largest, which saves the bits that would tell.
 """
 
 import math
@@ -35,36 +35,34 @@ from itertools import permutations
 from typing import Any, NamedTuple
 
 import numpy as np
-import numpy.typing as npt
 import torch
 from torch import Tensor
 
-from .. import rotations
-from ..files import Progress, silent
+from ..base import rotations
+from ..base.files import silent
+from ..base.types import Array, Progress
+from ..formats.codebooks import nearest_code, palette, size_codebook
+from ..formats.sog import every_third, thirds
 from ..scene.gaussians import GaussianScene, color_to_sh, join
-from ..scene.io.codebooks import nearest_code, palette, size_codebook
-from ..scene.io.sog_writer import every_third, thirds
 
-THIN = math.log(1e-9)  # thinner Gaussians are drawn alike, and would spoil the range of the others
-LEVEL = 6  # of zlib; higher ones gain 0.3 % and take three times as long
-FORBIDDEN = (0, 13, ord("<"))  # HTML changes or reads them
+THIN = math.log(1e-9)  # thinner Gaussians look the same, and would widen the range of all
+LEVEL = 6  # of zlib; higher levels gain 0.3 % and take three times as long
+FORBIDDEN = (0, 13, ord("<"))  # HTML changes or interprets them
 IS_FORBIDDEN = np.isin(np.arange(128), FORBIDDEN)
 PLACES = (1 << 16) - 1  # along an axis
-GAUSSIANS_AN_ENTRY, FEWEST, MOST = 64, 8192, 32768  # of the palette
+GAUSSIANS_PER_ENTRY, LEAST_ENTRIES, MOST_ENTRIES = 64, 8192, 32768  # of the palette
 MEAN_PLANES = 6
 BLOCK = 1 << 18
-TEXT_BLOCK = 7 << 17  # bytes made text at a time: in between they are eight times as many
-# Which of 1, i, j, k a quaternion is multiplied by so that component k comes first, with what sign.
+TEXT_BLOCK = 7 << 17  # bytes encoded at a time, as intermediates are eight times as large
+# Signs and order of the components of a quaternion times 1, i, j, k, so that component k is first.
 TURNS = torch.tensor([[1, 1, 1, 1], [1, -1, -1, 1], [1, 1, -1, -1], [1, -1, 1, -1]]).double()
 SWAPS = torch.tensor([[0, 1, 2, 3], [1, 0, 3, 2], [2, 3, 0, 1], [3, 2, 1, 0]])
 
-Array = npt.NDArray[Any]
-
 
 def _axes_renamed() -> Tensor:
-    """The turn ``(9, 4)`` that makes axes a, b, c of an ellipsoid the first three, at 3 a + b.
+    """Rotations ``(9, 4)`` that make axes a, b, c of an ellipsoid the first three, at 3 a + b.
 
-    The third is turned round where that makes them right-handed again.
+    The third is flipped if that is needed to keep them right-handed.
     """
     turns = torch.zeros(9, 4).double()
     for order in permutations(range(3)):
@@ -78,16 +76,16 @@ RENAMED = _axes_renamed()
 
 
 class Numbers(NamedTuple):
-    """What a page holds of its Gaussians."""
+    """The data of a page's Gaussians."""
 
     arrays: list[Array]
     about: dict[str, Any]
-    """What is needed to read them: an entry of the page's JSON."""
+    """Metadata to decode them, for the page's JSON."""
     ends: list[dict[str, Any]]
-    """And an entry of each group's."""
+    """The same for each group."""
 
     def deflated(self, tell: Progress = silent) -> bytes:
-        """All arrays, packed."""
+        """All arrays, deflated."""
         packer, pieces = zlib.compressobj(LEVEL), []
         for done, x in enumerate(self.arrays, 1):
             pieces.append(packer.compress(np.ascontiguousarray(x).data))
@@ -96,9 +94,9 @@ class Numbers(NamedTuple):
 
 
 def to_text(data: bytes) -> bytes:
-    """Seven bits a character in UTF-8; what HTML would not leave alone is written 128 higher.
+    """Seven bits per character in UTF-8; characters special in HTML are shifted by 128.
 
-    A seventh larger than the data, where base64 is a third larger.
+    A seventh larger than the data, while base64 is a third larger.
     """
     blocks = (data[at : at + TEXT_BLOCK] for at in range(0, len(data), TEXT_BLOCK))
     return b"".join(map(_block_to_text, blocks))
@@ -119,7 +117,7 @@ def _block_to_text(data: bytes) -> bytes:
 
 
 def from_text(text: bytes) -> bytes:
-    """What :func:`to_text` was given, and up to six zeros."""
+    """The inverse of :func:`to_text`, with up to six zeros appended."""
     x = np.frombuffer(text, np.uint8)
     symbols = (x[x != 0xC2] & 127).astype(np.uint64).reshape(-1, 8)
     number = (symbols << np.arange(0, 56, 7, dtype=np.uint64)).sum(1, dtype=np.uint64)
@@ -161,11 +159,11 @@ def compressed(scenes: Sequence[GaussianScene], tell: Progress = silent) -> Numb
     """The second table above."""
     placed = [_along_curve(scene) for scene in scenes]
     labels, about = _palette(scenes, [order for order, _, _ in placed], tell)
-    # View-dependent colour is most of a scene, and is not copied into the new order.
+    # View-dependent colour is most of a scene, and is not copied to the new order.
     plain = [part.replace(sh=part.sh[:, :1]) for part in scenes]
     scene = join(*(part[order] for part, (order, _, _) in zip(plain, placed, strict=True)))
     axes = scene.log_scales.clamp_min(THIN).sort(dim=1, descending=True, stable=True)
-    # A block at a time: matrices of all of them would take more memory than the scene.
+    # In blocks: matrices of all Gaussians would take more memory than the scene.
     turned = zip(scene.quats.split(BLOCK), axes.indices.split(BLOCK), strict=True)
     quats = torch.cat([_first_largest(_renamed(q, order)) for q, order in turned])
     codes = size_codebook(axes.values.numpy())
@@ -183,7 +181,7 @@ def compressed(scenes: Sequence[GaussianScene], tell: Progress = silent) -> Numb
 
 
 def _along_curve(scene: GaussianScene) -> tuple[Array, Array, list[list[float]]]:
-    """The order of the Gaussians, their steps along the curve, and the ends of the axes."""
+    """The order of the Gaussians, their steps along the curve, and the limits per axis."""
     x = scene.means.double().numpy()
     x = np.sign(x) * np.log1p(np.abs(x))
     ends = [x.min(0), x.max(0)]
@@ -194,19 +192,19 @@ def _along_curve(scene: GaussianScene) -> tuple[Array, Array, list[list[float]]]
 
 
 def _bytes_of(steps: Array) -> Array:
-    """Planes ``(6, n)`` of whole numbers, the lowest byte first."""
+    """Byte planes ``(6, n)`` of integers, lowest byte first."""
     return steps.astype("<u8").view(np.uint8).reshape(-1, 8)[:, :MEAN_PLANES].T
 
 
 def _renamed(q: Tensor, order: Tensor) -> Tensor:
-    """Quaternions of the same ellipsoids after their axes were put into another order."""
+    """Quaternions of the same ellipsoids with their axes in another order."""
     return rotations.multiply(q.double(), RENAMED[3 * order[:, 0] + order[:, 1]])
 
 
 def _first_largest(q: Tensor) -> Tensor:
     """Quaternions of the same ellipsoids whose w is the largest, and positive.
 
-    Half a turn about one of its own axes does not change an ellipsoid.
+    An ellipsoid is invariant under half a turn about one of its axes.
     """
     largest = q.abs().argmax(1)
     turned = q.gather(1, SWAPS[largest]) * TURNS[largest].to(q)
@@ -214,13 +212,13 @@ def _first_largest(q: Tensor) -> Tensor:
 
 
 def _falling(codes: Array) -> Array:
-    """Planes of descending numbers ``(n, 3)``: the first, and the steps down."""
+    """Planes of descending numbers ``(n, 3)``: the first, and the differences."""
     a, b, c = codes.T
     return np.stack([a, a - b, b - c])
 
 
 def _colours(scene: GaussianScene) -> Array:
-    """Planes of colour and opacity; red and blue as what they differ from green by."""
+    """Planes of colour and opacity; red and blue as differences from green."""
     rgba = torch.cat([scene.colors, scene.opacities.unsqueeze(-1)], -1).clamp(0, 1)
     r, g, b, a = _rounded(255 * rgba, "u1").T
     return np.stack([g, r - g, b - g, a])
@@ -229,11 +227,11 @@ def _colours(scene: GaussianScene) -> Array:
 def _palette(
     scenes: Sequence[GaussianScene], orders: list[Array], tell: Progress
 ) -> tuple[list[Array], dict[str, Any]]:
-    """Labels in two planes, in the order given, and the palette's planes; how to read them."""
+    """Two planes of labels, in the given order, and the planes of the palette; their metadata."""
     n, k = sum(map(len, scenes)), scenes[0].sh.shape[1] - 1
     if not k:
         return [], {"coefficients": 0, "step": 1.0, "entries": 0}
-    entries = min(MOST, max(FEWEST, n // GAUSSIANS_AN_ENTRY))
+    entries = min(MOST_ENTRIES, max(LEAST_ENTRIES, n // GAUSSIANS_PER_ENTRY))
     parts = [scene.sh.flatten(1)[:, 3:] for scene in scenes]
     x = parts[0] if len(parts) == 1 else torch.cat(parts)
     found, labels = palette(x, entries, tell=tell)
@@ -245,17 +243,17 @@ def _palette(
     return [planes, _rounded(found / step, "i1").T], about
 
 
-# --- back again -----------------------------------------------------------------------------------
+# --- decoding -------------------------------------------------------------------------------------
 
 
 def gaussians(data: bytes, meta: dict[str, Any]) -> GaussianScene:
-    """The Gaussians of a page as it draws them, without object ids."""
+    """The Gaussians of a page as displayed, without object ids."""
     unfolded = zlib.decompressobj().decompress(data)
     return (_from_compressed if "codes" in meta else _from_exact)(_Taker(unfolded), meta)
 
 
 class _Taker:
-    """Arrays that follow each other."""
+    """Reads consecutive arrays."""
 
     def __init__(self, data: bytes) -> None:
         self.data, self.at = data, 0
@@ -311,7 +309,7 @@ def _from_steps(steps: Array, groups: list[dict[str, Any]]) -> Tensor:
 def _scene(
     means: Tensor, quats: Tensor, logs: Tensor, rgba: Tensor, colours: Tensor
 ) -> GaussianScene:
-    """``colours (N, K, 3)`` have all but the first, which are filled in."""
+    """``colours (N, K, 3)`` have all but the constant coefficients, which are filled in."""
     rgba = rgba.float() / 255
     colours[:, :1] = color_to_sh(rgba[:, :3])
     return GaussianScene.make(

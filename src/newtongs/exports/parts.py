@@ -1,4 +1,4 @@
-"""What every exporter starts from: still and moving Gaussians, provenance."""
+"""The input of every exporter: static and moving parts, and provenance."""
 
 import json
 import re
@@ -8,33 +8,33 @@ import torch
 from torch import Tensor
 
 from .. import __version__
-from ..errors import InputError
-from ..scene.animation import Animation, Placement
+from ..base.errors import InputError
+from ..scene.animation import Animation, NodeTrack
 from ..scene.frames import FIRST
 from ..scene.gaussians import BACKGROUND, GaussianScene
 from ..scene.transform import rows_of
 from .decals import decals
 
 
-class Part(NamedTuple):
+class ExportPart(NamedTuple):
     """Gaussians that share one motion."""
 
     id: int | None
-    """Object id; None for everything that stands still, and for shadows."""
+    """Object id; None for static Gaussians and for shadows."""
     name: str
-    """For people and for the nodes of a file."""
+    """Name, also of the node in a file."""
     scene: GaussianScene
-    """The Gaussians as they are in frame 0."""
-    placement: Placement | None = None
-    """How they move; None where they stand still."""
+    """The Gaussians in frame 0."""
+    node_track: NodeTrack | None = None
+    """How they move; None if static."""
     shadow_of: int | None = None
     """The object whose shadow this is."""
 
 
-def parts(animation: Animation, *, sh_degree: int | None = None) -> list[Part]:
-    """The still Gaussians first, where there are any, then each moving object, then shadows.
+def parts(animation: Animation, *, sh_degree: int | None = None) -> list[ExportPart]:
+    """Static Gaussians, if any, then each moving object, then shadows.
 
-    ``sh_degree`` cuts view-dependent colour off above that degree; it never adds any.
+    ``sh_degree`` is the highest degree of view-dependent colour to keep.
     """
     scene = cut(animation.scene, sh_degree)
     moving = torch.zeros_like(scene.ids, dtype=torch.bool)
@@ -47,16 +47,16 @@ def parts(animation: Animation, *, sh_degree: int | None = None) -> list[Part]:
             raise InputError(f"no object {index} in the scene; there are {scene.object_ids}")
         moving[rows] = True
         name = "background" if index == BACKGROUND else f"object_{index}".replace("-", "m")
-        objects.append(Part(index, name, scene[rows], animation.placement(index)))
+        objects.append(ExportPart(index, name, scene[rows], animation.node_track(index)))
     rest = there & ~moving
-    still = [Part(None, "still", scene if rest.all() else scene[rest])] if rest.any() else []
+    still = [ExportPart(None, "still", scene if rest.all() else scene[rest])] if rest.any() else []
     return still + objects + _shadows(animation, scene.sh_degree)
 
 
-def _shadows(animation: Animation, sh_degree: int) -> list[Part]:
-    """Decals, with as many coefficients as all the rest."""
+def _shadows(animation: Animation, sh_degree: int) -> list[ExportPart]:
+    """Decals, with as many colour coefficients as the rest."""
     return [
-        Part(None, f"shadow_{i}", _with_sh(decal.scene, sh_degree), decal.placement, i)
+        ExportPart(None, f"shadow_{i}", _with_sh(decal.scene, sh_degree), decal.node_track, i)
         for i, decal in decals(animation).items()
     ]
 
@@ -67,10 +67,10 @@ def _with_sh(scene: GaussianScene, degree: int) -> GaussianScene:
 
 
 def ever_after(animation: Animation) -> Tensor:
-    """Mask ``(N,)`` of what is seen from frame 1 on.
+    """Mask ``(N,)`` of Gaussians visible from frame 1.
 
-    Files that hold Gaussians once and move them show this in frame 0 too: they have no way to hide
-    some that every viewer knows.
+    Files that store Gaussians once and move them show these in frame 0 too: they cannot hide
+    Gaussians in a way that every viewer supports.
     """
     if animation.presence is None:
         return torch.ones_like(animation.scene.ids, dtype=torch.bool)
@@ -78,7 +78,7 @@ def ever_after(animation: Animation) -> Tensor:
 
 
 def cut(scene: GaussianScene, sh_degree: int | None) -> GaussianScene:
-    """The scene with colour of at most ``sh_degree``; None keeps all of it."""
+    """The scene with colour up to ``sh_degree``; None keeps everything."""
     if sh_degree is None:
         return scene
     if sh_degree not in (0, 1, 2, 3):
@@ -88,7 +88,7 @@ def cut(scene: GaussianScene, sh_degree: int | None) -> GaussianScene:
 
 
 def provenance(animation: Animation) -> dict[str, Any]:
-    """Who made the file and how, in plain values that JSON can hold."""
+    """How the file was made, in plain values that JSON can represent."""
     made = {"generator": f"newtongs {__version__}", "frames": len(animation), "fps": animation.fps}
     made["about"] = animation.about.to_json()
     to_json(made)
@@ -96,12 +96,12 @@ def provenance(animation: Animation) -> dict[str, Any]:
 
 
 def to_json(value: Any, *, indent: int | None = None) -> str:
-    """JSON text, or one line that says what it cannot hold."""
+    """JSON text, or an error about values that JSON cannot represent."""
     try:
         text = json.dumps(value, indent=indent, allow_nan=False, ensure_ascii=False)
     except (TypeError, ValueError) as error:
         raise InputError(
-            f"the animation's about holds what JSON cannot: {error}; use plain finite values"
+            f"JSON cannot represent the animation's about: {error}; use plain finite values"
         ) from error
-    # Names of files may hold bytes that are no text; they come back from these escapes.
+    # File names may contain bytes that are not text; these escapes preserve them.
     return re.sub("[\ud800-\udfff]", lambda found: f"\\u{ord(found[0]):04x}", text)

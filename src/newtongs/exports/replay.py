@@ -1,14 +1,14 @@
-"""An animation as ``.json`` and ``.npz``: enough to replay it exactly, and plain for other tools.
+"""An animation as ``.json`` and ``.npz``: an exact replay, easy to read for other tools.
 
-``NAME.json`` says what it is, where the scene lies and how the animation was made. ``NAME.npz``
-beside it holds the numbers::
+``NAME.json`` describes it, refers to the scene and says how the animation was made. ``NAME.npz``
+beside it contains the numbers::
 
     times (T,)    ids (N,)    states_7 (T, 22)    A_7 (T, 3, 3)    b_7 (T, 3)
 
-for an object 7, whose means ``g`` move to ``A_t g + b_t``; and ``presence (N,)`` where some are not
-always to be seen. The scene is either a reference to the file it was read from, when that file
-alone gives it back bit for bit, or ``NAME_scene.ply`` beside the others. Files are checked by size
-and SHA-256.
+for an object 7, whose means ``g`` move to ``A_t g + b_t``; and ``presence (N,)`` if some Gaussians
+are not always visible. The scene is either a reference to the file it was read from, if that file
+reproduces it bit for bit, or ``NAME_scene.ply`` beside the others. Files are checked by size and
+SHA-256.
 """
 
 import hashlib
@@ -24,26 +24,24 @@ import torch
 from torch import Tensor
 
 from .. import __version__
-from ..archives import array_headers, is_numbers
-from ..errors import InputError
-from ..files import write_atomically
-from ..limits import afford, read_json
+from ..base.errors import InputError
+from ..base.files import afford, array_headers, is_numbers, read_json, write_atomically
+from ..base.state import DIM, LAYOUT, State
+from ..formats.axes import OURS
+from ..formats.files import axes_of, load, save
 from ..scene.animation import About, Animation
 from ..scene.frames import ALWAYS, FIRST, LATER
 from ..scene.gaussians import GaussianScene
-from ..scene.io.axes import OURS
-from ..scene.io.formats import axes_of, load, save
 from ..scene.shadows import ShadowName
 from ..scene.transform import Form
 from ..scene.world_frame import WorldFrame
-from ..state import DIM, LAYOUT, State
 from .parts import provenance, to_json
 
 FORMAT, VERSION = "newtongs animation", 4
-# 1 had a free-form "info" in place of "about", 2 no "affine", 3 no "presence" and no "shadow".
+# 1 had a free-form "info" instead of "about", 2 no "affine", 3 no "presence" and no "shadow".
 READABLE = (1, 2, 3, 4)
-MOST_FRAMES = 600_001  # ten minutes at 1000 a second
-STATES_BYTES = 256 << 20  # that may always unfold: what rests is packed to a thousandth
+MOST_FRAMES = 600_001  # ten minutes at 1000 per second
+STATES_BYTES = 256 << 20  # always allowed: states at rest compress to a thousandth
 FIELDS = ("means", "quats", "log_scales", "logits", "sh")
 BLOCK = 2**20
 
@@ -53,13 +51,13 @@ Arrays = dict[str, npt.NDArray[Any]]
 def save_animation(
     animation: Animation, path: Path | str, *, source: Path | str | None = None
 ) -> None:
-    """Write ``path`` (``.json``), the ``.npz`` and, if need be, ``_scene.ply`` beside it.
+    """Write ``path`` (``.json``), the ``.npz`` and, if necessary, ``_scene.ply`` beside it.
 
     Args:
         animation: what moves.
         path: the ``.json`` file.
-        source: file the scene was read from. Where it gives the scene back bit for bit, object ids
-            aside, it is referred to; else, and without one, the scene is written as ``.ply``.
+        source: file the scene was read from, referred to if it reproduces the scene bit for bit
+            (except object ids); otherwise the scene is written as ``.ply``.
     """
     path = _json_path(path)
     if animation.scene.means.dtype != torch.float32:
@@ -67,13 +65,13 @@ def save_animation(
     scene = _scene_entry(animation.scene, path, source)
     arrays = _arrays(animation)
     packed = io.BytesIO()
-    np.savez_compressed(packed, **arrays)  # type: ignore[arg-type]  # its stub mistakes the keys
+    np.savez_compressed(packed, **arrays)  # type: ignore[arg-type]  # its stub is wrong about the keys
     numbers = path.with_suffix(".npz")
     write_atomically(numbers, lambda f: f.write(packed.getbuffer()))
     text = to_json(_tree(animation, scene, _entry(numbers, path)), indent=1)
     write_atomically(
         path, lambda f: f.write(text.encode() + b"\n")
-    )  # last: it vouches for the rest
+    )  # last: it has the digests of the rest
 
 
 def _json_path(path: Path | str) -> Path:
@@ -104,14 +102,14 @@ def _tree(animation: Animation, scene: dict[str, Any], numbers: dict[str, Any]) 
 
 
 def _oldest_version(animation: Animation) -> int:
-    """The oldest version that can say it, so that older readers take what they can."""
+    """The oldest sufficient version, so that older readers can read as much as possible."""
     if animation.presence is not None or animation.shadow != "none":
         return VERSION
     return 3 if animation.form != "main" else 2
 
 
 def _object_entry(animation: Animation, index: int) -> dict[str, Any]:
-    """For the reader's eye; the numbers that count are in the .npz."""
+    """For human readers; the actual numbers are in the .npz."""
     first = State(animation.states[index][0].double())
     return {
         "id": index,
@@ -131,8 +129,8 @@ def _arrays(animation: Animation) -> Arrays:
 
 
 def _scene_entry(scene: GaussianScene, path: Path, source: Path | str | None) -> dict[str, Any]:
-    """Where the Gaussians lie; they are written now if they lie nowhere yet."""
-    # A .sog's folder or meta.json is more than one file, of which none vouches for the others.
+    """Reference to the file of the Gaussians, which is written if there is none yet."""
+    # A SOG folder or meta.json is more than one file, which one digest does not cover.
     whole = (
         source is not None
         and Path(source).is_file()
@@ -141,20 +139,20 @@ def _scene_entry(scene: GaussianScene, path: Path, source: Path | str | None) ->
     if source is not None and whole and _same(load(source), scene):
         where = Path(source)
     else:
-        # Not NAME.ply: that may be the very capture the animation was made of.
+        # Not NAME.ply: that may be the original capture.
         where = path.with_name(f"{path.stem}_scene.ply")
         save(scene, where)
     return _entry(where, path) | {"gaussians": len(scene), "axes": axes_of(where)}
 
 
 def _same(a: GaussianScene, b: GaussianScene) -> bool:
-    """Equal bit for bit, object ids aside."""
+    """Equal bit for bit, except object ids."""
     b = b.to("cpu")
     return all(torch.equal(getattr(a, name), getattr(b, name)) for name in FIELDS)
 
 
 def _entry(file: Path, beside: Path) -> dict[str, Any]:
-    """A file by its path from the .json, its size and its fingerprint."""
+    """A file as path relative to the .json, size and digest."""
     relative = os.path.relpath(file.resolve(), beside.resolve().parent)
     return {
         "path": Path(relative).as_posix(),
@@ -172,27 +170,27 @@ def _sha256(file: Path) -> str:
 
 
 def load_animation(path: Path | str) -> Animation:
-    """The animation that :func:`save_animation` wrote, frame for frame the same."""
+    """Read an animation that :func:`save_animation` wrote, with identical frames."""
     path = Path(path)
     if not path.is_file():
         raise InputError(f"no file {path}; name a .json that newtongs animate wrote")
     tree = _read_tree(path)
     try:
         numbers = _checked_file(path, tree["numbers"])
-        # Animations from before axes were named were made of files as they are stored.
+        # Old animations without named axes were made in the axes of their files.
         axes = tree["scene"].get("axes", OURS)
         scene = load(_checked_file(path, tree["scene"]), axes=axes)
         return _animation(tree, _read_arrays(numbers, tree["objects"], len(scene)), scene)
     except InputError:
         raise
-    except Exception as error:  # half a dozen libraries, each with errors of its own
-        raise InputError(f"{path} is damaged or was changed by hand; animate anew") from error
+    except Exception as error:  # several libraries with different errors
+        raise InputError(f"{path} is damaged or was changed by hand; animate again") from error
 
 
 def _read_tree(path: Path) -> dict[str, Any]:
     tree = read_json(path)
     if not isinstance(tree, dict) or tree.get("format") != FORMAT:
-        raise InputError(f"{path} is no saved animation; expected what `animate` wrote as .json")
+        raise InputError(f"{path} is not a saved animation; expected a .json from `animate`")
     if tree.get("version") not in READABLE:
         raise InputError(
             f"{path} has version {tree.get('version')} of the format, newtongs {__version__} reads "
@@ -202,21 +200,21 @@ def _read_tree(path: Path) -> dict[str, Any]:
 
 
 def _checked_file(json_path: Path, entry: dict[str, Any]) -> Path:
-    """A file named by the .json, still there and unchanged."""
+    """A file referred to by the .json, checked to be unchanged."""
     where = json_path.parent / entry["path"]
     if not where.is_file():
-        raise InputError(f"{json_path} needs {where}, which is not there; put it back or move both")
+        raise InputError(f"{json_path} needs {where}, which is missing; restore it or move both")
     if where.stat().st_size != entry["bytes"] or _sha256(where) != entry["sha256"]:
         raise InputError(
-            f"{where} has changed since {json_path} was written; restore it or animate it anew"
+            f"{where} has changed since {json_path} was written; restore it or animate again"
         )
     return where
 
 
 def _read_arrays(path: Path, objects: list[dict[str, Any]], n: int) -> Arrays:
-    """The arrays that count, after their headers were held against what they should be.
+    """The required arrays, after a check of their headers.
 
-    The matrices follow from the states; whatever else is in the file is left alone.
+    The matrices follow from the states; anything else in the file is ignored.
     """
     numbers = {k: h for k, h in array_headers(path).items() if is_numbers(h)}
     shapes = {name: shape for name, (shape, _) in numbers.items()}
@@ -224,9 +222,11 @@ def _read_arrays(path: Path, objects: list[dict[str, Any]], n: int) -> Arrays:
     states = [f"states_{o['id']}" for o in objects]
     wanted = {"times": (frames,), "ids": (n,), **dict.fromkeys(states, (frames, DIM))}
     wanted |= {"presence": (n,)} if "presence" in shapes else {}
+    if frames > MOST_FRAMES:
+        raise InputError(f"{path}: expected at most {MOST_FRAMES:,} frames, got {frames:,}")
     for name, shape in wanted.items():
-        if shapes[name] != shape or frames > MOST_FRAMES:
-            raise InputError(f"{path}: {name} has shape {shapes[name]}, {shape} was expected")
+        if shapes[name] != shape:
+            raise InputError(f"{path}: expected {name} of shape {shape}, got {shapes[name]}")
     needed = 8 * frames * DIM * len(states)
     afford(path, needed, path.stat().st_size, f"{len(states):,} objects' states", STATES_BYTES)
     with np.load(path, allow_pickle=False) as file:
@@ -253,7 +253,7 @@ def _world(tree: dict[str, Any]) -> WorldFrame:
     scale = float(tree["scale"])
     good = q.shape == (4,) and offset.shape == (3,) and bool(torch.isfinite(offset).all())
     if not (good and abs(float(q.norm()) - 1) < 1e-3 and 0 < scale < math.inf):
-        raise InputError(f"its world is no rotation, scale and offset: {tree!s:.80}")
+        raise InputError(f"its world is not a rotation, scale and offset: {tree!s:.80}")
     return WorldFrame(q, scale, offset)
 
 
@@ -268,7 +268,7 @@ def _presence(arrays: Arrays, n: int) -> Tensor | None:
 
 def _one_of(what: str, name: object, known: tuple[str, ...]) -> object:
     if name not in known:
-        raise InputError(f"its {what} is {name!r}, one of {', '.join(known)} was expected")
+        raise InputError(f"its {what} is {name!r}, expected one of {', '.join(known)}")
     return name
 
 

@@ -1,7 +1,7 @@
-"""A folder of ``.ply`` files, one a frame: what SuperSplat and most splat tools import.
+"""A folder of ``.ply`` files, one per frame, as SuperSplat and most splat tools import.
 
 Every frame repeats every Gaussian: 60 frames of 50,000 with full colour are 744 MB. The other
-formats hold the Gaussians once.
+formats store the Gaussians once.
 """
 
 import os
@@ -10,9 +10,9 @@ import shutil
 from collections.abc import Callable
 from pathlib import Path
 
-from ..errors import InputError
+from ..base.errors import InputError
+from ..formats.files import save
 from ..scene.animation import Animation
-from ..scene.io.formats import save
 from .parts import cut
 
 NAME = re.compile(r"frame(\d{4,})\.ply")
@@ -27,17 +27,18 @@ def write_sequence(
 ) -> list[Path]:
     """Write ``frame0001.ply``, ``frame0002.ply`` ... one at a time, and return their paths.
 
-    The folder gets them when all are written. Frames of an earlier, longer sequence are removed.
+    They appear in the folder once all are written. Frames of an earlier, longer sequence are
+    removed.
 
     Args:
         animation: what moves.
-        folder: made when it is not there.
-        sh_degree: cut view-dependent colour off above this degree, for smaller files.
+        folder: created if necessary.
+        sh_degree: highest degree of view-dependent colour, for smaller files.
         progress: called with the number of frames done, after each.
     """
     folder = Path(folder)
     frames, names = animation.frames(), [f"frame{t + 1:04d}.ply" for t in range(len(animation))]
-    part = folder.with_name(f".{folder.name}.part")  # an interrupted sequence is none
+    part = folder.with_name(f".{folder.name}.part")  # an interrupted sequence leaves nothing
     try:
         for t, name in enumerate(names):
             save(cut(frames[t], sh_degree), part / name)
@@ -55,7 +56,7 @@ def write_sequence(
 
 
 def _remove_older(folder: Path, last: int) -> None:
-    """Frames after the last belong to another animation and would be played with this one."""
+    """Remove frames after the last: they belong to another animation."""
     try:
         for path in folder.iterdir():
             found = NAME.fullmatch(path.name)

@@ -1,7 +1,7 @@
 """A scene's collider for other engines: boxes as triangles in a .glb, and as a picture.
 
-The nodes are as in the .glb of an animation: ``root`` turns the scene's up into glTF's +y, the mesh
-below it has the scene's own coordinates. So the two files lie over each other.
+The nodes are as in the .glb of an animation: ``root`` rotates the scene's up to glTF's +y, the mesh
+below it is in scene coordinates. So the two files coincide.
 """
 
 from pathlib import Path
@@ -10,23 +10,23 @@ import numpy as np
 import torch
 
 from .. import __version__
-from ..files import write_atomically
+from ..base.files import write_atomically
+from ..formats.glb import ARRAY_BUFFER, FLOAT, packed, xyzw
+from ..physics.colliders import Collider
 from ..render import render, write_png
-from ..scene.framing import fit_camera
 from ..scene.gaussians import GaussianScene, join
-from ..scene.io.glb_writer import ARRAY_BUFFER, FLOAT, packed, xyzw
 from ..scene.world_frame import WorldFrame
-from ..world.colliders import Collider
+from ..views.framing import fit_camera
 
 UNSIGNED, ELEMENT_BUFFER, TRIANGLES = 5125, 34963, 4
-# Corners are numbered x + 2 y + 4 z; two triangles a face, seen from outside anticlockwise.
+# Corners are numbered x + 2 y + 4 z; two triangles per face, anticlockwise from outside.
 FACES = np.array([
     [0, 4, 6], [0, 6, 2], [1, 3, 7], [1, 7, 5], [0, 1, 5], [0, 5, 4],
     [2, 6, 7], [2, 7, 3], [0, 2, 3], [0, 3, 1], [4, 5, 7], [4, 7, 6],
 ], np.uint32)  # fmt: skip
 CORNERS = np.array([[i & 1, i >> 1 & 1, i >> 2] for i in range(8)])
 COLORS = {0: (0.85, 0.42, 0.25), 1: (0.35, 0.62, 0.35), 2: (0.30, 0.45, 0.80)}  # by axis
-MOST_DRAWN = 400_000  # Gaussians of a picture
+MOST_DRAWN = 400_000  # most Gaussians in a picture
 
 
 def corners(solid: Collider) -> np.ndarray:
@@ -85,7 +85,7 @@ def collider_picture(
 
 
 def as_gaussians(solid: Collider, world: WorldFrame) -> GaussianScene:
-    """Flat Gaussians on all faces, spaced as the cells."""
+    """Flat Gaussians on all faces, with the spacing of the cells."""
     area = sum(_areas(solid, axis).sum() for axis in range(3)) * 2
     step = max(solid.cell, float(np.sqrt(area / MOST_DRAWN)))
     return join(*(
@@ -101,7 +101,7 @@ def _areas(solid: Collider, axis: int) -> np.ndarray:
 def _face_gaussians(
     solid: Collider, world: WorldFrame, axis: int, side: int, step: float
 ) -> GaussianScene:
-    """One face of every box, in a grid of its own."""
+    """One face of every box, as a grid of Gaussians."""
     low, high = solid.boxes[:, 0], solid.boxes[:, 1]
     a, b = (k for k in range(3) if k != axis)
     count = np.maximum(np.round((high - low) / step).astype(int), 1)

@@ -1,8 +1,8 @@
 """OpenUSD with ``ParticleField3DGaussianSplat``: Gaussians once, time samples on the transforms.
 
 The prims mirror the nodes of the ``.glb``: ``/World`` turns the scene upright,
-``/World/object_7`` is translated, turned and scaled over time, ``/World/object_7/rest`` undoes the
-initial pose, ``/World/object_7/rest/splats`` holds the Gaussians. Needs the extra
+``/World/object_7`` is translated, rotated and scaled over time, ``/World/object_7/rest`` inverts
+the initial pose, ``/World/object_7/rest/splats`` contains the Gaussians. Needs the extra
 ``newtongs[usd]``.
 """
 
@@ -15,12 +15,12 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from ..errors import InputError
-from ..files import write_atomically
-from ..locks import scratch
-from ..scene.animation import Animation, Placement
+from ..base.errors import InputError
+from ..base.files import write_atomically
+from ..base.locks import scratch
+from ..base.types import Quat
+from ..scene.animation import Animation, NodeTrack
 from ..scene.gaussians import GaussianScene
-from ..types import Quat
 from .parts import parts, provenance, to_json
 
 try:
@@ -40,8 +40,8 @@ def write_usd(animation: Animation, path: Path | str, *, sh_degree: int | None =
 
     Args:
         animation: what moves.
-        path: file to write; it appears whole or not at all.
-        sh_degree: cut view-dependent colour off above this degree, for a smaller file.
+        path: file to write, atomically.
+        sh_degree: highest degree of view-dependent colour, for a smaller file.
     """
     path = Path(path)
     if path.suffix.lower() not in ENDINGS:
@@ -65,10 +65,10 @@ def _write(animation: Animation, folder: Path, ending: str, sh_degree: int | Non
     stage = _stage(animation, layer)
     for part in parts(animation, sh_degree=sh_degree):
         where = f"{ROOT}/{part.name}"
-        if part.placement is None:
+        if part.node_track is None:
             _splats(stage, where, part.scene)
         else:
-            _moving(stage, where, part.placement, timecodes(animation))
+            _moving(stage, where, part.node_track, timecodes(animation))
             _splats(stage, f"{where}/rest/splats", part.scene)
     stage.GetRootLayer().Save()
     if not package:
@@ -80,7 +80,7 @@ def _write(animation: Animation, folder: Path, ending: str, sh_degree: int | Non
 
 
 def timecodes(animation: Animation) -> list[float]:
-    """Frame numbers ``(T,)`` from zero; whole when the frames are evenly spaced."""
+    """Frame numbers ``(T,)`` from zero; whole if the frames are evenly spaced."""
     codes = (animation.times - animation.times[0]).double() * animation.fps
     whole = codes.round()
     return torch.where((codes - whole).abs() < 1e-3, whole, codes).tolist()
@@ -101,7 +101,7 @@ def _stage(animation: Animation, path: Path) -> Any:
     return stage
 
 
-def _moving(stage: Any, where: str, place: Placement, codes: list[float]) -> None:
+def _moving(stage: Any, where: str, place: NodeTrack, codes: list[float]) -> None:
     """The two transforms of an object."""
     outer = UsdGeom.Xform.Define(stage, where)
     translate = outer.AddTranslateOp(UsdGeom.XformOp.PrecisionDouble)
@@ -122,7 +122,7 @@ def _orient(xform: Any) -> Any:
 
 
 def _quat(q: Quat) -> Any:
-    """Scalar first, as ours."""
+    """Scalar first, like ours."""
     return Gf.Quatd(*q.tolist())
 
 
@@ -147,19 +147,9 @@ def _splats(stage: Any, where: str, scene: GaussianScene) -> None:
 
 
 def _color_space(prim: Any) -> None:
-    """Captured colours are display colours; without a word USD takes them for linear."""
+    """Captured colours are display colours; by default USD assumes linear ones."""
     Usd.ColorSpaceAPI.Apply(prim).CreateColorSpaceNameAttr("srgb_rec709_scene")
 
 
 def _array(x: Tensor) -> Any:
     return np.ascontiguousarray(x.detach().cpu().numpy(), dtype=np.float32)
-
-
-def problems(path: Path | str) -> list[str]:
-    """What usd-core's own validators have to say against a file; nothing when it is sound."""
-    from pxr import UsdValidation
-
-    stage = Usd.Stage.Open(os.fspath(path))
-    registry = UsdValidation.ValidationRegistry()
-    context = UsdValidation.ValidationContext(registry.GetOrLoadAllValidators())
-    return [f"{e.GetIdentifier()}: {e.GetMessage()}" for e in context.Validate(stage)]

@@ -1,13 +1,13 @@
-"""A film in words."""
+"""Captions: a film in one sentence."""
 
 import math
 from collections.abc import Sequence
 
 import numpy as np
 
-from ..state import State
-from ..templates import TEMPLATES
-from ..world.contacts import SCENE
+from ..base.state import State
+from ..physics.contacts import SCENE
+from ..samples import TEMPLATES
 from .film import Film
 from .scenes import SceneSource
 
@@ -16,14 +16,14 @@ THINGS = {
     "kitchen_table": ("cereal box", "tin", "mug", "orange"),
 }
 PLACES = {"bowling": "bowling lane", "kitchen_table": "kitchen table"}
-MOVED = 0.05  # metres: less is not worth a word
+MOVED = 0.05  # metres: smaller displacements are not mentioned
 PATHS = {"still": "a still camera", "orbit": "a camera that goes around it",
          "follow": "a camera that follows it"}  # fmt: skip
 NUMBERS = ("no", "one", "two", "three", "four", "five", "six", "seven", "eight", "nine", "ten")
 
 
 def thing(source: SceneSource, select: str) -> str:
-    """An object in words, as far as they are known."""
+    """The name of an object, as far as it is known."""
     if source.source in TEMPLATES:
         return TEMPLATES[source.source].thing
     names = THINGS.get(source.source, ())
@@ -34,16 +34,16 @@ def thing(source: SceneSource, select: str) -> str:
 
 
 def place(source: SceneSource) -> str:
-    """Where it happens."""
+    """The name of the place."""
     if source.source in TEMPLATES:
         return TEMPLATES[source.source].place
     return PLACES.get(source.source, source.id.replace("_", " "))
 
 
 def caption(film: Film, source: SceneSource) -> str:
-    """What is thrown, what it hits, what falls, and from where it is seen."""
+    """What is thrown, what it hits, what falls, and how the camera moves."""
     names = [thing(source, select) for select in film.cast.selects]
-    pushed = film.cast.stage.count
+    pushed = film.cast.setup.layout.pushed
     starts = [f"{one_each([name])} {_motion(film, i)}" for i, name in enumerate(names[:pushed])]
     said = " and ".join(starts)
     said = said[0].upper() + said[1:]
@@ -64,7 +64,7 @@ def one_each(names: Sequence[str]) -> str:
 
 
 def _motion(film: Film, index: int) -> str:
-    """How an object starts."""
+    """How an object starts to move."""
     if film.draw.motion is not None:
         return f"moves in {film.draw.motion.replace('_', ' ')}"
     v = State(film.states[0, index]).v.numpy()
@@ -75,9 +75,9 @@ def _motion(film: Film, index: int) -> str:
 
 
 def _hit(film: Film, names: list[str]) -> str:
-    """What the pushed objects meet."""
+    """What the pushed objects hit."""
     first, second = film.contacts.first, film.contacts.second
-    pushed = film.cast.stage.count
+    pushed = film.cast.setup.layout.pushed
     met = {int(b) for a, b in zip(first, second, strict=True) if a != SCENE and a < pushed <= b}
     if met:
         words = sorted({names[i] for i in met})
@@ -88,7 +88,7 @@ def _hit(film: Film, names: list[str]) -> str:
 
 
 def _moved(film: Film) -> np.ndarray:
-    """Which objects ``(K,)`` end elsewhere than they began."""
+    """Which objects ``(K,)`` end up elsewhere."""
     p = State(film.states).p
     return ((p[-1] - p[0]).norm(dim=-1) > MOVED).numpy()
 

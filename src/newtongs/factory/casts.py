@@ -1,4 +1,4 @@
-"""A scene made ready once for all its films: objects taken out, their shapes, what is solid."""
+"""A scene prepared once for all its films: objects taken out, their shapes, what is solid."""
 
 import hashlib
 from collections.abc import Mapping, Sequence
@@ -9,22 +9,21 @@ from typing import Any
 import numpy as np
 from torch import Tensor
 
-from ..actors import make_bodies
-from ..errors import InputError
-from ..ground import Ground, make_ground
-from ..pushes import PAPER, Physics, Push, filled
-from ..scene.find.clusters import cluster
-from ..scene.find.floor import Floor
-from ..scene.find.selection import select
+from ..base.errors import InputError
+from ..base.process import one_thread
+from ..pipeline.pick import overlap
+from ..pipeline.prepare import Setup
+from ..pipeline.prepare import prepare as prepare_scene
+from ..pipeline.source import Source, floor_of, on_cpu, open_source
+from ..pipeline.spec import PAPER, ObjectSpec, Physics, SceneSpec
 from ..scene.gaussians import BACKGROUND, GaussianScene
-from ..stage import Opened, Stage, floor_of, on_cpu, opened, overlap, pick
-from ..staging import settle
-from ..threads import one_thread
-from ..world.shapes import Shape
+from ..segment.floor.finding import FloorPlane
+from ..segment.objects.clusters import cluster
+from ..segment.objects.selection import select
 from .scenes import SceneSource
 from .spec import MOST_OBJECTS, Kind, Spec
 
-STANDING = Push(velocity=(0.0, 0.0, 0.0))
+STANDING = ObjectSpec(velocity=(0.0, 0.0, 0.0))
 MOST_CANDIDATES = 12  # objects of a capture that may be pushed
 PHYSICS: dict[Kind, Physics] = {
     "world": Physics(),
@@ -39,9 +38,8 @@ PHYSICS: dict[Kind, Physics] = {
 class Cast:
     """Objects of one scene that move together, for one way of moving."""
 
-    stage: Stage
-    shapes: tuple[Shape | None, ...]
-    ground: Ground
+    setup: Setup
+    """All of them at rest."""
     selects: tuple[str, ...]
     """How each object was selected, the pushed ones first."""
 
@@ -59,7 +57,7 @@ class Prepared:
 @one_thread()
 def prepare(spec: Spec, source: SceneSource) -> Prepared:
     """Read a scene and prepare its casts."""
-    place = opened(source.source)
+    place = open_source(source.source)
     place = place._replace(scene=on_cpu(place.scene))
     if not spec.gloss:
         place = place._replace(scene=without_gloss(place.scene))
@@ -75,7 +73,7 @@ def without_gloss(scene: GaussianScene) -> GaussianScene:
     return scene.replace(sh=scene.sh[:, :1].contiguous())
 
 
-def candidates(spec: Spec, place: Opened, floor: Floor) -> tuple[dict[str, Tensor], list[str]]:
+def candidates(spec: Spec, place: Source, floor: FloorPlane) -> tuple[dict[str, Tensor], list[str]]:
     """Selections of the objects that may move, with their Gaussians ``(N,)``, and why others not.
 
     Of what was found some is no object, or the same as another. What was named must be one; it may
@@ -100,7 +98,7 @@ def candidates(spec: Spec, place: Opened, floor: Floor) -> tuple[dict[str, Tenso
     return masks, left_out
 
 
-def _names(spec: Spec, place: Opened, floor: Floor) -> list[str]:
+def _names(spec: Spec, place: Source, floor: FloorPlane) -> list[str]:
     """Selections of all that the spec asks for."""
     asked = spec.objects.select
     if asked == "all":
@@ -119,10 +117,10 @@ def _names(spec: Spec, place: Opened, floor: Floor) -> list[str]:
 
 
 def _casts(
-    spec: Spec, place: Opened, floor: Floor, masks: Mapping[str, Tensor], scene: str,
+    spec: Spec, place: Source, floor: FloorPlane, masks: Mapping[str, Tensor], scene: str,
     left_out: list[str],
 ) -> dict[Kind, tuple[Cast, ...]]:  # fmt: skip
-    """The first choices that can be staged, as many as are asked for; ``left_out`` gets others."""
+    """First choices that can be prepared, up to the number asked for; others go to ``left_out``."""
     made: dict[Any, Cast] = {}
     usable: list[list[Cast]] = []
     kinds = spec.dynamics.kinds
@@ -157,7 +155,7 @@ def _choices(spec: Spec, names: Sequence[str], scene: str) -> list[tuple[str, ..
 
 
 def _cached(
-    made: dict[Any, Cast], place: Opened, floor: Floor, spec: Spec, kind: Kind,
+    made: dict[Any, Cast], place: Source, floor: FloorPlane, spec: Spec, kind: Kind,
     pushed: tuple[str, ...], masks: Mapping[str, Tensor],
 ) -> Cast:  # fmt: skip
     """Kinds that differ in their forces alone share one cast."""
@@ -171,26 +169,24 @@ def _cached(
 
 
 def make_cast(
-    place: Opened, floor: Floor, physics: Physics, pushed: Sequence[str], spec: Spec,
+    source: Source, floor: FloorPlane, physics: Physics, pushed: Sequence[str], spec: Spec,
     loose: int | str, masks: Mapping[str, Tensor],
 ) -> Cast:  # fmt: skip
-    """The stage of some pushed objects and the loose ones around them."""
+    """Some pushed objects and the loose ones around them, all at rest."""
     most = MOST_OBJECTS - len(pushed) if loose == "all" else int(loose)
     others = [name for name in masks if name not in pushed]
-    waiting = by_distance(place, pushed[0], others, masks)[:most]
+    waiting = by_distance(source, pushed[0], others, masks)[:most]
     if spec.pushes.aim == "loose" and not waiting:
         raise InputError("no other object is there to aim at")
-    selects = (*pushed, *waiting)
-    pushes = [filled(changed(STANDING, select=s), physics) for s in selects]
-    stage = pick(place, pushes, known=floor, whole=not physics.literal)
-    stage = settle(changed(stage, count=len(pushed)), None, rescale=not physics.literal)
-    bodies = make_bodies(stage, pushes[: len(pushed)], physics, spec.seconds, None)
-    ground = make_ground(stage, bodies, physics, (), ())
-    return Cast(stage, tuple(body.shape for body in bodies), ground, selects)
+    asked = SceneSpec(
+        tuple(changed(STANDING, select=word) for word in pushed), physics, spec.seconds,
+        loose=tuple(waiting), complete=not physics.literal,
+    )  # fmt: skip
+    return Cast(prepare_scene(source, asked, floor=floor), (*pushed, *waiting))
 
 
 def by_distance(
-    place: Opened, first: str, others: Sequence[str], masks: Mapping[str, Tensor]
+    place: Source, first: str, others: Sequence[str], masks: Mapping[str, Tensor]
 ) -> list[str]:
     """Other objects, the nearest to the first one first."""
     middles = {n: place.scene.means[masks[n]].double().mean(0) for n in (first, *others)}

@@ -1,8 +1,8 @@
-"""Many machines by Ray: a task a scene, a task a shard; needs the extra ``newtongs[cluster]``.
+"""Many machines with Ray: one task per scene and per shard. Needs ``newtongs[cluster]``.
 
-Prepared scenes lie in Ray's object store, from where each node takes them once. A task that dies
-with its node is started again elsewhere, and gives the same bytes. All nodes need newtongs, and see
-the output folder under the same path.
+Prepared scenes are in Ray's object store, from which each node fetches them once. A task that dies
+with its node is restarted elsewhere and gives the same bytes. All nodes need newtongs installed and
+must see the output folder under the same path.
 """
 
 import os
@@ -13,26 +13,27 @@ from functools import lru_cache, partial
 from pathlib import Path
 from typing import Any
 
-from ..errors import InputError
+from ..base.errors import InputError
+from ..base.files import first_line
+from ..base.types import Progress
 from . import shared
-from .pool import LOOKS, Told, prepared_or_why
+from .pool import KEPT, POLL_SECONDS, prepared_or_why
 from .renderers import gpu_share, try_out
 from .scenes import SceneSource
 from .shards import Shard, make_shard
 from .spec import Spec
 
 RETRIES = 5  # of a task whose node dies
-KEPT = 32  # scenes that a worker keeps open
-PATIENCE = 5.0  # seconds until a cluster that does not answer is told
+TIMEOUT = 5.0  # seconds to wait for a cluster to answer
 LOOPBACK = ("127.0.0.1:", "localhost:")
 
 
 def ray_module(address: str = "") -> Any:
     """Ray, or what to install.
 
-    By itself it takes 127.0.0.1 for this machine's address in the network, where a cluster that
-    was started on the loopback address does not listen. This word, which Ray reads when it is
-    imported, makes it believe the address.
+    Ray replaces 127.0.0.1 by this machine's address in the network, where a cluster that was
+    started on the loopback address does not listen. This variable, which Ray reads when it is
+    imported, makes it keep the address.
     """
     if address.startswith(LOOPBACK):
         os.environ.setdefault("RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER", "0")
@@ -46,12 +47,12 @@ def ray_module(address: str = "") -> Any:
 
 
 def check_address(address: str) -> None:
-    """Find out at once whether someone listens; Ray itself would try for a minute."""
+    """Check at once whether anyone listens; Ray itself would try for a minute."""
     host, _, port = address.rpartition(":")
     if not host or not port.isdigit():
         raise InputError(f"--ray: expected HOST:PORT of a Ray cluster's head, got {address!r}")
     try:
-        socket.create_connection((host, int(port)), PATIENCE).close()
+        socket.create_connection((host, int(port)), TIMEOUT).close()
     except OSError as error:
         reason = error.strerror or str(error)
         raise InputError(
@@ -61,10 +62,10 @@ def check_address(address: str) -> None:
 
 @contextmanager
 def no_warnings() -> Iterator[None]:
-    """Keep what is written to standard error away, by compiled code too.
+    """Discard standard error, including what compiled code writes there.
 
-    Ray writes a line a second there while it tries to reach what is no cluster, whatever its
-    settings say. What matters it raises.
+    While Ray tries to reach something that is not a cluster it writes a line every second there,
+    whatever its settings say. What matters is raised as an exception.
     """
     kept, nowhere = os.dup(2), os.open(os.devnull, os.O_WRONLY)
     try:
@@ -76,18 +77,18 @@ def no_warnings() -> Iterator[None]:
         os.close(nowhere)
 
 
-class Films:
-    """Counts the films of all nodes; an actor."""
+class FilmCounter:
+    """Counts the films of all nodes; a Ray actor."""
 
     def __init__(self) -> None:
         self.done = 0
 
     def add(self) -> None:
-        """One more."""
+        """Count one more film."""
         self.done += 1
 
     def count(self) -> int:
-        """So far; a shard that is made twice counts twice."""
+        """The number so far; a shard that is made twice counts twice."""
         return self.done
 
 
@@ -98,12 +99,12 @@ def _one_thread() -> None:
 
 
 def _try_out(spec: Spec) -> None:
-    """A task: whether its node can draw."""
+    """Task: check that the node can draw."""
     try_out(spec.renderer)
 
 
 def _prepare(spec: Spec, source: SceneSource) -> tuple[Any, str | None]:
-    """A task: the scene for the object store, and why it cannot be used."""
+    """Task: prepare a scene for the object store, or say why it cannot be used."""
     _one_thread()
     made = prepared_or_why(spec, source)
     return shared.pack(made), made if isinstance(made, str) else None
@@ -111,16 +112,16 @@ def _prepare(spec: Spec, source: SceneSource) -> tuple[Any, str | None]:
 
 @lru_cache(KEPT)
 def _loaded(reference: Any) -> Any:
-    """From the object store; its memory may not be written to, hence the copy."""
+    """Load from the object store. Its memory is read-only, hence the copy."""
     packed = ray_module().get(reference)
-    return shared.unpack(packed.pickled, [bytearray(array) for array in packed.arrays])
+    return shared.unpack(packed.text, [array.copy() for array in packed.arrays])
 
 
 def _shard(
     spec: Spec, scenes: Sequence[SceneSource], shard: Shard, out: Path, stored: dict[str, Any],
     films: Any,
 ) -> dict[str, Any]:  # fmt: skip
-    """A task: one shard."""
+    """Task: make one shard."""
     _one_thread()
     return make_shard(
         spec, scenes, shard, out, lambda scene: _loaded(stored[scene]), lambda: films.add.remote()
@@ -128,7 +129,7 @@ def _shard(
 
 
 class Cluster:
-    """A Ray cluster that is running already."""
+    """A running Ray cluster."""
 
     def __init__(self, spec: Spec, address: str) -> None:
         check_address(address)
@@ -138,18 +139,17 @@ class Cluster:
                 self.ray.init(
                     address, log_to_driver=False, logging_level="ERROR", configure_logging=True
                 )
-        except Exception as error:  # Ray has a dozen kinds
-            line = (str(error).splitlines() or [type(error).__name__])[0]
+        except Exception as error:  # Ray raises a dozen types
             raise InputError(
-                f"--ray: the cluster at {address} cannot be joined: {line}; expected the head of a "
-                "Ray cluster there"
+                f"--ray: the cluster at {address} cannot be joined: {first_line(error)}; "
+                "expected the head of a Ray cluster there"
             ) from error
         self.stored: dict[str, Any] = {}
         self.task = partial(self.ray.remote, num_cpus=1, max_retries=RETRIES)
         self.drawing = partial(self.task, num_gpus=gpu_share(spec.renderer))
 
     def require_gpus(self, address: str) -> None:
-        """Refuse a cluster whose nodes can never take the tasks: they would wait for ever."""
+        """Refuse a cluster on which no node can run the tasks, which would wait for ever."""
         if not any(node["Alive"] and self._fits(node["Resources"]) for node in self.ray.nodes()):
             raise InputError(
                 f'--ray: renderer = "{self.spec.renderer}" needs a node with a GPU, the cluster at '
@@ -158,16 +158,16 @@ class Cluster:
             )
 
     def _fits(self, node: dict[str, float]) -> bool:
-        """Whether a node has what a drawing task asks for, all at once."""
+        """Whether a single node has all that a drawing task needs."""
         share = gpu_share(self.spec.renderer)
         return node.get("GPU", 0) >= share and (not share or node.get("CPU", 0) >= 1)
 
     def try_out(self) -> None:
-        """Let one node draw, before all of them do."""
+        """Let one node draw before all of them do."""
         self._result(self.drawing()(_try_out).remote(self.spec))
 
-    def prepare(self, scenes: Sequence[SceneSource], told: Told) -> dict[str, str]:
-        """Make scenes ready; returns a line for each that cannot be used."""
+    def prepare(self, scenes: Sequence[SceneSource], progress: Progress) -> dict[str, str]:
+        """Prepare scenes; returns a line for each that cannot be used."""
         task = self.task(num_returns=2)(_prepare)
         lines = {}
         for scene in scenes:
@@ -177,36 +177,40 @@ class Cluster:
         for done, (reference, line) in enumerate(self._finished(list(lines)), start=1):
             if line is not None:
                 refused[lines[reference]] = line
-            told("scenes", done, len(scenes))
+            progress("scenes", done, len(scenes))
         return refused
 
     def shards(
-        self, scenes: Sequence[SceneSource], shards: Sequence[Shard], out: Path, told: Told
+        self, scenes: Sequence[SceneSource], shards: Sequence[Shard], out: Path, progress: Progress
     ) -> Iterator[dict[str, Any]]:
-        """Make shards; their logs as they are done."""
-        films = self.ray.remote(num_cpus=0, max_restarts=-1, max_task_retries=-1)(Films).remote()
+        """Make shards; yields their logs as they are finished."""
+        films = self.ray.remote(num_cpus=0, max_restarts=-1, max_task_retries=-1)(
+            FilmCounter
+        ).remote()
         task, total = self.drawing()(_shard), sum(s.films for s in shards)
-        place = out.absolute()
-        jobs = [task.remote(self.spec, list(scenes), s, place, self.stored, films) for s in shards]
-        for _, log in self._finished(jobs, lambda: self._look(films, told, total)):
+        jobs = [
+            task.remote(self.spec, list(scenes), s, out.absolute(), self.stored, films)
+            for s in shards
+        ]
+        for _, log in self._finished(jobs, lambda: self._report(films, progress, total)):
             yield log
-        told("films", total, total)
+        progress("films", total, total)
 
-    def _look(self, films: Any, told: Told, total: int) -> None:
+    def _report(self, films: Any, progress: Progress, total: int) -> None:
         try:
-            told("films", min(self.ray.get(films.count.remote(), timeout=1), total), total)
-        except Exception:  # the counter's node may just be gone; the bar can wait
+            progress("films", min(self.ray.get(films.count.remote(), timeout=1), total), total)
+        except Exception:  # the counter's node may just have died; the progress bar can wait
             return
 
-    def _finished(self, jobs: Sequence[Any], look: Any = None) -> Iterator[tuple[Any, Any]]:
-        """Reference and result of each task, as they are done."""
+    def _finished(self, jobs: Sequence[Any], report: Any = None) -> Iterator[tuple[Any, Any]]:
+        """Reference and result of each task, as they are finished."""
         waiting = list(jobs)
         while waiting:
-            done, waiting = self.ray.wait(waiting, timeout=LOOKS if look else None)
+            done, waiting = self.ray.wait(waiting, timeout=POLL_SECONDS if report else None)
             for reference in done:
                 yield reference, self._result(reference)
-            if look is not None:
-                look()
+            if report is not None:
+                report()
 
     def _result(self, reference: Any) -> Any:
         try:
@@ -217,19 +221,19 @@ class Cluster:
                 raise
             raise InputError(str(cause)) from error
         except self.ray.exceptions.RayError as error:
-            line = (str(error).splitlines() or [type(error).__name__])[0]
             raise InputError(
-                f"--ray: a task was lost {RETRIES} times: {line}; run the same command again"
+                f"--ray: a task was lost {RETRIES} times: {first_line(error)}; "
+                "run the same command again"
             ) from error
 
     def close(self) -> None:
-        """Leave the cluster to itself."""
+        """Disconnect from the cluster."""
         self.ray.shutdown()
 
 
 @contextmanager
 def cluster(spec: Spec, address: str) -> Iterator[Cluster]:
-    """For a while."""
+    """Connect to a cluster; disconnect afterwards."""
     made = Cluster(spec, address)
     try:
         made.require_gpus(address)

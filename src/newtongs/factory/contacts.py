@@ -1,4 +1,4 @@
-"""Contacts of films that MuJoCo has no part in: the paper's floor, and the named motions."""
+"""Contacts of films made without MuJoCo: on the paper's floor, and of the named motions."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -7,22 +7,22 @@ import numpy as np
 import torch
 
 from .. import motions
-from ..actors import RATE
+from ..base.state import State
+from ..base.types import StateTensor, Times
 from ..dynamics.floor import support_radius
 from ..dynamics.interface import Dynamics
 from ..dynamics.rollout import intervals, substeps
 from ..dynamics.surfaces import Surface, touch
-from ..state import State
-from ..types import StateTensor, Times
-from ..world.bodies import Body
-from ..world.contacts import SCENE, Contacts
+from ..physics.bodies import Body
+from ..physics.contacts import SCENE, Contacts
+from ..pipeline.track import RATE
 
 
 @torch.no_grad()
 def floor_contacts(
     dynamics: Dynamics, bodies: Sequence[Body], surfaces: Sequence[Surface], times: Times
 ) -> Contacts:
-    """The paper's events, substep by substep: momentum after the event minus that before it."""
+    """The paper's floor events: for each substep, the change of momentum at the event."""
     z, rows, start = torch.stack([b.z0.to(dynamics.like) for b in bodies]), [], 0.0
     for frame, dt in enumerate(intervals(times)):
         n = substeps(dt, dynamics.max_dt)
@@ -37,7 +37,7 @@ def floor_contacts(
 def _events(
     before: StateTensor, after: StateTensor, frame: int, time: float, h: float
 ) -> list[tuple[Any, ...]]:
-    """A row for each object whose velocity the event changed."""
+    """One row for each object whose velocity the event changed."""
     a, b = State(before.double()), State(after.double())
     impulse = b.m * (b.v - a.v)
     up = np.array([0.0, 1.0, 0.0])
@@ -48,7 +48,7 @@ def _events(
 
 
 def merged(rows: Sequence[tuple[Any, ...]]) -> Contacts:
-    """Rows of one pair in one frame as one."""
+    """Merge the rows of each pair within a frame."""
     out: dict[tuple[Any, ...], list[Any]] = {}
     for row in rows:
         frame, start, h, a, b, point, normal, impulse = row
@@ -64,9 +64,9 @@ def merged(rows: Sequence[tuple[Any, ...]]) -> Contacts:
 def motion_contacts(
     name: str, body: Body, index: int, seed: int, seconds: float, fps: float
 ) -> Contacts:
-    """What the generator of a named motion says of its contacts, at the object's size and mass.
+    """The contacts that a named motion's generator reports, scaled to the object's size and mass.
 
-    They are the motion's labels: with the floor or a wall that it has in mind.
+    They are the motion's labels, of contacts with the floor or wall that the motion assumes.
     """
     frames = len(body.track.times) if body.track is not None else 4
     made = motions.generate(name, 1, seed=seed, frames=frames)
@@ -79,18 +79,18 @@ def motion_contacts(
         time = t / RATE
         if time > seconds or t == 0:
             continue
-        along = made.normal[0, t].double()
-        axis = along.abs()  # the impulse is signed along the positive axis
+        normal = made.normal[0, t].double()
+        axis = normal.abs()  # the impulse is signed along the positive axis
         push = float(made.impulse[0, t]) * scale * axis
         now = body.track.at(time) if body.track is not None else z[t]
-        point = State(now).p - float(support_radius(now)) * along
+        point = State(now).p - float(support_radius(now)) * normal
         frame = max(int(np.ceil(time * fps - 1e-9)) - 1, 0)
-        rows.append((frame, time, 0.0, SCENE, index, point.numpy(), along.numpy(), push.numpy()))
+        rows.append((frame, time, 0.0, SCENE, index, point.numpy(), normal.numpy(), push.numpy()))
     return merged(rows)
 
 
 def joined(*parts: Contacts) -> Contacts:
-    """Several tables as one, in order."""
+    """Several tables joined and sorted."""
     columns = [np.concatenate(x) for x in zip(*parts, strict=True)]
     order = np.lexsort((columns[4], columns[3], columns[0]))
     return Contacts(*(x[order] for x in columns))

@@ -1,4 +1,4 @@
-"""What chance decides for a film: from the spec, the film's number and the attempt alone."""
+"""Everything random about a film, from the spec, its number and the attempt alone."""
 
 import math
 from collections.abc import Sequence
@@ -9,27 +9,27 @@ import numpy as np
 import torch
 
 from .. import motions
-from ..actors import initial_state
-from ..pushes import Push, Vector
-from ..state import State
-from ..types import GRAVITY, Y
-from .casts import STANDING, Cast
+from ..base.state import State
+from ..base.types import GRAVITY, Y
+from ..pipeline.bodies import initial_state
+from ..pipeline.spec import ObjectSpec, Vector
+from .casts import Cast
 from .scenes import SceneSource
 from .spec import CameraPath, Kind, Spec
 
-FAR = 1.5  # seconds: the longest flight to a target, which a slow throw would not reach
+LONGEST_FLIGHT = 1.5  # seconds: a slow throw at a distant target is sped up to arrive in this time
 
 
 @dataclass(frozen=True)
 class PushDraw:
-    """One pushed object's numbers."""
+    """Random numbers of one pushed object."""
 
     speed: float
     heading: float
     rise: float
     spin: Vector
     target: float
-    """From 0 to 1: which of the loose objects is aimed at."""
+    """From 0 to 1: selects the loose object that is aimed at."""
     mass: float
     restitution: float
     friction: float
@@ -38,7 +38,7 @@ class PushDraw:
 
 @dataclass(frozen=True)
 class ViewDraw:
-    """One camera's numbers."""
+    """Random numbers of one camera."""
 
     path: CameraPath
     azimuth: float
@@ -47,13 +47,13 @@ class ViewDraw:
 
 @dataclass(frozen=True)
 class Draw:
-    """A film before it is made."""
+    """All random choices of a film."""
 
     number: int
     attempt: int
     scene: str
     cast: float
-    """From 0 to 1: which of the scene's casts."""
+    """From 0 to 1: selects one of the scene's casts."""
     kind: Kind
     motion: str | None
     motion_seed: int
@@ -61,12 +61,12 @@ class Draw:
     views: tuple[ViewDraw, ...]
 
     def cast_of(self, casts: Sequence[Cast]) -> Cast:
-        """The cast that was drawn."""
+        """The cast that was selected."""
         return casts[int(self.cast * len(casts))]
 
 
 def draw(spec: Spec, scenes: Sequence[SceneSource], number: int, attempt: int) -> Draw:
-    """Film ``number`` of a split with these scenes; a further attempt is drawn anew, scene too."""
+    """Film ``number`` of a split with these scenes; each attempt draws everything again."""
     rng = np.random.default_rng(np.random.SeedSequence((spec.seed, number, attempt)))
     scene = scenes[int(rng.integers(len(scenes)))].id
     cast, kinds = float(rng.random()), spec.dynamics.kinds
@@ -100,8 +100,8 @@ def _view(spec: Spec, rng: np.random.Generator) -> ViewDraw:
 # --- from numbers to pushes -----------------------------------------------------------------------
 
 
-def pushes_of(drawn: Draw, cast: Cast, spec: Spec) -> list[Push]:
-    """What is done to each pushed object."""
+def pushes_of(drawn: Draw, cast: Cast, spec: Spec) -> list[ObjectSpec]:
+    """The push of each pushed object."""
     out = []
     for index, one in enumerate(drawn.pushes):
         material: dict[str, Any] = {
@@ -109,36 +109,36 @@ def pushes_of(drawn: Draw, cast: Cast, spec: Spec) -> list[Push]:
             "attenuation": one.attenuation,
         }  # fmt: skip
         if drawn.motion is not None:
-            out.append(Push(cast.selects[index], motion=drawn.motion, **material))
+            out.append(ObjectSpec(cast.selects[index], motion=drawn.motion, **material))
             continue
         velocity = _velocity(one)
         if spec.pushes.aim == "loose":
             velocity = _aimed(one, cast, index)
-        out.append(Push(cast.selects[index], velocity, one.spin, **material))
+        out.append(ObjectSpec(cast.selects[index], velocity, one.spin, **material))
     return out
 
 
 def _velocity(one: PushDraw) -> Vector:
-    """From speed and angles."""
+    """Velocity from speed and angles."""
     heading, rise = math.radians(one.heading), math.radians(one.rise)
     along = one.speed * math.cos(rise)
     return along * math.cos(heading), one.speed * math.sin(rise), -along * math.sin(heading)
 
 
 def _aimed(one: PushDraw, cast: Cast, index: int) -> Vector:
-    """The flight without air that meets a loose object's middle; the speed is that on average."""
-    stage = cast.stage
-    loose = list(stage.indices)[stage.count :]
+    """The velocity of a ballistic flight to a loose object's centre at the average speed drawn."""
+    layout = cast.setup.layout
+    loose = list(layout.indices)[layout.pushed :]
     target = loose[int(one.target * len(loose))]
-    here, there = (State(initial_state(stage, i, STANDING)).p.double() for i in (index, target))
-    way = there - here
-    seconds = min(float(way.norm()) / max(one.speed, 1e-3), FAR)
-    velocity = way / seconds
+    here, there = (State(initial_state(layout, i, None)).p.double() for i in (index, target))
+    path = there - here
+    seconds = min(float(path.norm()) / max(one.speed, 1e-3), LONGEST_FLIGHT)
+    velocity = path / seconds
     velocity[Y] += -0.5 * GRAVITY[Y] * seconds
     x, y, z = velocity.tolist()
     return x, y, z
 
 
 def times_of(spec: Spec) -> torch.Tensor:
-    """Seconds ``(T,)`` of the frames."""
+    """Times ``(T,)`` of the frames in seconds."""
     return torch.arange(spec.frames, dtype=torch.float64) / spec.fps

@@ -1,9 +1,7 @@
-"""Arrays to the bytes of files, the same bytes for the same arrays."""
+"""Encode arrays as files: equal arrays give equal bytes."""
 
 import io
 import json
-import os
-import tempfile
 from collections.abc import Callable, Mapping
 from fractions import Fraction
 from functools import partial
@@ -11,33 +9,35 @@ from typing import Any
 
 import numpy as np
 
+from ..base.locks import scratch
+from ..base.types import Array
 from ..render.video import MP4_COLOR, QUALITY, film_library
-from .labels import Array
 from .spec import Rgb
 
-# One thread and no words about the encoder's build: threads cut pictures in other places, and a
-# version in the file would tell two machines apart.
+# One thread, and no note of the encoder's build: the result would depend on the number of threads,
+# and the encoder's version would differ between machines.
 SAME_BYTES = [
     "-threads", "1", "-preset", "faster", "-fflags", "+bitexact", "-flags:v", "+bitexact",
     "-map_metadata", "-1",
 ]  # fmt: skip
 
 
-# Colours at half resolution, as all players want them, or at full resolution with less loss.
+# Colours at half resolution, which every player can show, or at full resolution with less loss.
 PLAYED, FULL = ("yuv420p", QUALITY), ("yuv444p", "10")
 
 
 def mp4(frames: Array, fps: float, kept: tuple[str, str] = PLAYED) -> bytes:
     """Frames ``(T, H, W, 3)`` uint8, of even size, as H.264.
 
-    ``kept`` is the format of pixels and the constant rate factor.
+    ``kept`` is the pixel format and the constant rate factor.
     """
     ffmpeg = film_library("imageio_ffmpeg")
-    with tempfile.TemporaryDirectory() as folder:
-        path = os.path.join(folder, "film.mp4")
+    with scratch() as folder:
+        path = folder / "film.mp4"
         writer = ffmpeg.write_frames(
-            path, (frames.shape[2], frames.shape[1]), fps=Fraction(fps).limit_denominator(1001),
-            codec="libx264", quality=None, macro_block_size=1, pix_fmt_out=kept[0],
+            str(path), (frames.shape[2], frames.shape[1]),
+            fps=Fraction(fps).limit_denominator(1001), codec="libx264", quality=None,
+            macro_block_size=1, pix_fmt_out=kept[0],
             output_params=[*MP4_COLOR, "-crf", kept[1], *SAME_BYTES, "-movflags", "+faststart"],
         )  # fmt: skip
         writer.send(None)
@@ -46,12 +46,11 @@ def mp4(frames: Array, fps: float, kept: tuple[str, str] = PLAYED) -> bytes:
                 writer.send(np.ascontiguousarray(frame))
         finally:
             writer.close()
-        with open(path, "rb") as f:
-            return f.read()
+        return path.read_bytes()
 
 
 def webp(frames: Array, fps: float) -> bytes:
-    """The same as an animated webp without loss."""
+    """Frames as a lossless animated webp."""
     image = film_library("PIL.Image").fromarray
     out = io.BytesIO()
     first, *rest = (image(frame) for frame in frames)
@@ -68,12 +67,12 @@ RGB: dict[Rgb, Callable[[Array, float], bytes]] = {
 
 
 def rgb(frames: Array, fps: float, kind: Rgb) -> tuple[str, bytes]:
-    """Suffix and bytes of a film."""
+    """File suffix and bytes of a film."""
     return kind.split("_")[0], RGB[kind](frames, fps)
 
 
 def npz(arrays: Mapping[str, Array]) -> bytes:
-    """Compressed, with the first axis, time, running fastest: what does not change is small.
+    """Compressed arrays. Time, the first axis, varies fastest, so that what is constant is small.
 
     ``numpy.load`` gives the arrays back in their shapes.
     """
@@ -84,5 +83,5 @@ def npz(arrays: Mapping[str, Array]) -> bytes:
 
 
 def text(tree: Any) -> bytes:
-    """JSON that people can read."""
+    """Indented JSON."""
     return (json.dumps(tree, indent=1, sort_keys=True) + "\n").encode()

@@ -5,16 +5,13 @@ from dataclasses import replace as changed
 
 import torch
 
-from ..actors import make_bodies, raise_for_motions
-from ..animator import about_stage, as_animation
-from ..errors import InputError
-from ..pushes import Physics, Push, filled
+from ..base.errors import InputError
+from ..base.state import State
+from ..base.types import StateTensor
+from ..physics.contacts import Contacts
+from ..pipeline.prepare import Setup
+from ..pipeline.spec import ObjectSpec, Physics
 from ..scene.animation import Animation
-from ..state import State
-from ..types import StateTensor
-from ..world.bodies import Body
-from ..world.contacts import Contacts
-from ..world.simulation import Simulation
 from .casts import PHYSICS, Cast
 from .contacts import floor_contacts, joined, motion_contacts
 from .draws import Draw, pushes_of, times_of
@@ -29,7 +26,7 @@ class Film:
 
     draw: Draw
     cast: Cast
-    pushes: tuple[Push, ...]
+    pushes: tuple[ObjectSpec, ...]
     states: StateTensor
     """``(T, K, 22)`` in the physics frame, float64."""
     contacts: Contacts
@@ -44,19 +41,14 @@ class Film:
 def make_film(cast: Cast, drawn: Draw, spec: Spec) -> Film:
     """Simulate; raises :class:`InputError` where that is refused."""
     physics = physics_of(cast, drawn)
-    pushes = [filled(push, physics) for push in pushes_of(drawn, cast, spec)]
-    stage = raise_for_motions(cast.stage, pushes, physics.seed)
-    bodies = make_bodies(stage, pushes, physics, spec.seconds, None, cast.shapes)
+    setup = cast.setup.with_objects(pushes_of(drawn, cast, spec), physics=physics)
     times = times_of(spec)
-    states, contacts = simulate(cast, bodies, physics, drawn, spec)
+    states, contacts = simulate(setup, drawn, spec)
     if not torch.isfinite(states).all() or State(states).p.abs().max() > FARTHEST:
         raise InputError("an object left all bounds")
-    about = changed(
-        about_stage(stage, pushes, bodies, cast.ground, physics), seconds=spec.seconds, fps=spec.fps
-    )
-    in_scene = list(stage.world.state_to_scene(states.transpose(0, 1)))
-    animation = as_animation(stage, bodies, cast.ground, times, in_scene, physics, about)
-    return Film(drawn, cast, tuple(pushes), states, contacts, animation)
+    about = changed(setup.about(), seconds=spec.seconds, fps=spec.fps)
+    animation = setup.animation(times, states, about=about)
+    return Film(drawn, cast, setup.spec.objects, states, contacts, animation)
 
 
 def physics_of(cast: Cast, drawn: Draw) -> Physics:
@@ -64,23 +56,20 @@ def physics_of(cast: Cast, drawn: Draw) -> Physics:
     physics = PHYSICS[drawn.kind]
     if drawn.kind != "motions":
         return physics
-    world = any(shape is not None for shape in cast.shapes)
+    world = any(body.shape is not None for body in cast.setup.bodies)
     return changed(physics, seed=drawn.motion_seed, contact="world" if world else "paper")
 
 
-def simulate(
-    cast: Cast, bodies: list[Body], physics: Physics, drawn: Draw, spec: Spec
-) -> tuple[StateTensor, Contacts]:
+def simulate(setup: Setup, drawn: Draw, spec: Spec) -> tuple[StateTensor, Contacts]:
     """States ``(T, K, 22)`` in the physics frame and who touched whom."""
-    times, around = times_of(spec), cast.ground.surroundings
-    if physics.contact == "world":
-        simulation = Simulation(bodies, physics.model, around, record=True)
-        states, found = simulation.run(times), simulation.contacts
-    else:
-        simulation = Simulation(bodies, physics.model, around, engine="paper")
-        states, found = simulation.run(times), Contacts.none()
-        if drawn.motion is None:
-            found = floor_contacts(physics.model, bodies, around.surfaces, times)
+    times, physics, bodies = times_of(spec), setup.spec.physics, setup.bodies
+    world = physics.contact == "world"
+    simulation = setup.simulation(record=world)
+    states = simulation.run(times)
+    found = simulation.contacts if world else Contacts.none()
+    if not world and drawn.motion is None:
+        surfaces = setup.fixed.surroundings.surfaces
+        found = floor_contacts(physics.model, bodies, surfaces, times)
     if drawn.motion is not None:
         led = [
             motion_contacts(drawn.motion, body, i, physics.seed, spec.seconds, spec.fps)

@@ -1,7 +1,7 @@
-"""What draws the pictures of films: ``ewa`` or ``steady`` on the CPU, or ``gsplat`` on a GPU.
+"""Renderers of films: ``ewa`` or ``steady`` on the CPU, or ``gsplat`` on a GPU.
 
-On the CPU the labels are those of the picture, made while it is drawn. What gsplat draws has the
-labels of ``ewa``, byte for byte, since the two draw the same picture.
+On the CPU each renderer makes its own labels while it draws. Pictures by gsplat get the labels of
+``ewa``, byte for byte, since the two draw the same picture.
 """
 
 import os
@@ -14,35 +14,36 @@ from typing import Any, TypeAlias
 
 import torch
 
-from ..errors import InputError
-from ..locks import alone
-from ..render import ewa_labels, render, render_frames, steady_labels
-from ..render.ewa_labels import labels_alone
+from ..base.errors import InputError
+from ..base.files import first_line
+from ..base.locks import alone
+from ..render import ewa, render, render_frames, steady
+from ..render.ewa import labels_alone
 from ..render.labels import Labels
-from ..render.rendering import Rendering
 from ..render.scenes import backend_for, placed
+from ..render.splat import Rendering
 from ..scene.cameras import Camera, orbit
 from ..scene.frames import AnimatedScene
 from ..scene.gaussians import GaussianScene
 from .spec import Renderer
 
 Drawn: TypeAlias = Callable[..., Iterator[tuple[Rendering, Labels]]]
-"""Called as :func:`ewa_labels.pictures` is."""
+"""Called like :func:`ewa.labelled`."""
 
-# Of a card, for a task on a cluster: eight share one, since a worker simulates, labels and encodes
-# on its core for most of the time.
+# Of a GPU, for a task on a cluster: eight share one, since a worker spends most of its time on the
+# CPU, where it simulates, labels and encodes.
 GPU_SHARE = 1 / 8
 # One pass for both pictures and labels.
-ON_CPU: dict[Renderer, Drawn] = {"ewa": ewa_labels.pictures, "steady": steady_labels.pictures}
+ON_CPU: dict[Renderer, Drawn] = {"ewa": ewa.labelled, "steady": steady.labelled}
 
 
 def gpu_share(renderer: Renderer) -> float:
-    """Part of a card that a worker needs, 0 to 1."""
+    """Fraction of a GPU that a worker needs."""
     return GPU_SHARE if renderer == "gsplat" else 0.0
 
 
 def pictures_by(renderer: Renderer) -> Drawn:
-    """What draws and labels; a renderer that cannot draw in this process is refused."""
+    """The function that draws and labels; raises an error if it cannot draw in this process."""
     if renderer in ON_CPU:
         return ON_CPU[renderer]
     try_out(renderer)
@@ -57,9 +58,9 @@ def drawn_apart(
     slots: Any,
     objects: int,
 ) -> Iterator[tuple[Rendering, Labels]]:
-    """Pictures as ``newtongs animate --renderer`` draws them, and labels by ``ewa``.
+    """Pictures as by ``newtongs animate --renderer``, and labels by ``ewa``.
 
-    On a GPU a picture is being drawn while its labels are made here.
+    While the GPU draws a picture, its labels are made on the CPU.
     """
     pictures = render_frames(
         placed(scenes, backend), cameras, backend=backend, background=background
@@ -69,7 +70,7 @@ def drawn_apart(
 
 
 def require_here(renderer: Renderer) -> None:
-    """Refuse a renderer that this machine has not; starts nothing on its card."""
+    """Refuse a renderer that this machine lacks, without starting anything on its GPU."""
     if renderer in ON_CPU:
         return
     if not torch.cuda.is_available():
@@ -85,11 +86,11 @@ def require_here(renderer: Renderer) -> None:
 
 @lru_cache
 def try_out(renderer: Renderer) -> dict[str, str]:
-    """Draw one Gaussian, so that what cannot draw is told before the first film.
+    """Draw one Gaussian, so that a renderer that cannot draw is reported before the first film.
 
-    Returns what drew it, for the log. gsplat compiles itself at its first call; processes of one
-    machine do so one after the other, since two at once would write the same files. Those that wait
-    say nothing: once it is compiled, it takes a second each.
+    Returns what drew it, for the log. gsplat compiles itself at its first call; the processes of a
+    machine take turns, since two at once would write the same files. Those that wait do so without
+    a warning: once it is compiled, each takes a second.
     """
     require_here(renderer)
     if renderer in ON_CPU:
@@ -104,19 +105,20 @@ def try_out(renderer: Renderer) -> dict[str, str]:
 
 
 def _cache() -> Path:
-    """Where torch's extensions are compiled, or a folder of the user's own."""
+    """The folder where torch compiles extensions, or one of the user's own."""
+    from platformdirs import user_cache_path
+
     given = os.environ.get("TORCH_EXTENSIONS_DIR")
-    return Path(given) if given else Path.home() / ".cache" / "newtongs"
+    return Path(given) if given else user_cache_path("newtongs", appauthor=False)
 
 
 def _draw_one(renderer: Renderer) -> None:
     scene = GaussianScene.make(means=[[0.0, 0.0, 0.0]], scales=[1.0]).to("cuda")
     try:
         render(scene, orbit((0, 0, 0), width=16, height=16)[0], backend=renderer).color.cpu()
-    except Exception as error:  # what a build or a driver may raise has no common kind
-        line = (str(error).splitlines() or [type(error).__name__])[0]
+    except Exception as error:  # a build or a driver may raise anything
         raise InputError(
             f'renderer = "{renderer}": it is installed but cannot draw on '
-            f"{torch.cuda.get_device_name()}: {line}; mend it (it compiles itself and needs nvcc), "
-            'or use renderer = "ewa"'
+            f"{torch.cuda.get_device_name()}: {first_line(error)}; "
+            'repair it (it compiles itself and needs nvcc), or use renderer = "ewa"'
         ) from error

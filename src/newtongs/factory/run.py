@@ -1,7 +1,6 @@
-"""A whole data set: what is missing is made, the rest is kept."""
+"""Make a data set; what is already there is kept."""
 
 import json
-import shutil
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
@@ -9,18 +8,17 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from ..errors import InputError
-from ..files import write_atomically
+from ..base.errors import InputError
+from ..base.files import free_bytes, silent, write_atomically
+from ..base.types import Progress
 from .encode import text
-from .index import all_rows, arrow, write_index
 from .renderers import require_here
 from .scenes import SceneSource, find_scenes
-from .shards import LOG, Shard, is_done, shards_of
+from .shards import LOG, Shard, all_rows, arrow, is_done, shards_of, write_index
 from .spec import Spec, described
 from .statistics import write_statistics
 
-Told = Callable[[str, int, int], None]
-BYTES_A_PIXEL = 1.2  # of a film's frames and views, roughly, for a first look at the disk
+BYTES_PER_PIXEL = 1.2  # of a film's frames and views, roughly, for a check of free space
 
 
 @dataclass(frozen=True)
@@ -40,17 +38,17 @@ class Outcome:
 
 def produce(
     spec: Spec, folder: Path, out: Path, *, workers: int = 1, ray: str | None = None,
-    told: Told = lambda what, done, of: None, warn: Callable[[str], None] = print,
+    progress: Progress = silent, warn: Callable[[str], None] = print,
 ) -> Outcome:  # fmt: skip
-    """Make what is missing of a data set.
+    """Make the missing shards of a data set.
 
     Args:
         spec: what to make.
-        folder: from where its paths start.
+        folder: that the spec's paths are relative to.
         out: the data set's folder.
         workers: processes on this machine.
-        ray: address of a Ray cluster, in place of them.
-        told: called with (what, done, in all).
+        ray: address of a Ray cluster to use instead.
+        progress: called with (what, done, total).
         warn: called with a line for each scene that cannot be used.
     """
     arrow()
@@ -70,11 +68,11 @@ def produce(
             write_atomically(out / "spec.json", lambda f: f.write(text(described(spec))))
             sweep(out, missing)
             needed = {s.split for s in missing}
-            refused = working.prepare([s for s in scenes if s.split in needed], told)
+            refused = working.prepare([s for s in scenes if s.split in needed], progress)
             for scene, line in refused.items():
                 warn(f"scene {scene} is left out: {line}")
             refuse_empty(scenes, refused)
-            for _ in working.shards(scenes, missing, out, told):
+            for _ in working.shards(scenes, missing, out, progress):
                 pass
     rows = all_rows(out, shards)
     write_index(out, rows)
@@ -88,7 +86,7 @@ def produce(
 
 @contextmanager
 def engine(spec: Spec, workers: int, ray: str | None) -> Iterator[Any]:
-    """Processes here, or a cluster."""
+    """Workers on this machine, or a cluster."""
     if ray is not None:
         from .cluster import cluster
 
@@ -102,7 +100,7 @@ def engine(spec: Spec, workers: int, ray: str | None) -> Iterator[Any]:
 
 
 def by_reason(rows: Sequence[dict[str, Any]]) -> dict[str, int]:
-    """Failed attempts."""
+    """Count failed attempts by reason."""
     out: dict[str, int] = {}
     for row in rows:
         for failure in row["failures"]:
@@ -114,7 +112,7 @@ def by_reason(rows: Sequence[dict[str, Any]]) -> dict[str, int]:
 
 
 def check_motions(spec: Spec) -> None:
-    """Named motions must exist."""
+    """Check that named motions exist."""
     from .. import motions
 
     for name in spec.dynamics.motions:
@@ -122,7 +120,7 @@ def check_motions(spec: Spec) -> None:
 
 
 def check_folder(out: Path, spec: Spec) -> None:
-    """A folder holds one data set."""
+    """Check that the folder holds no other data set."""
     try:
         found = json.loads((out / "spec.json").read_bytes())
     except FileNotFoundError:
@@ -137,10 +135,9 @@ def check_folder(out: Path, spec: Spec) -> None:
 
 
 def check_space(out: Path, spec: Spec, films: int) -> None:
-    """Whether the films may fit on the disk, by a rough guess."""
-    there = next(p for p in (out.absolute(), *out.absolute().parents) if p.exists())
+    """Check by a rough estimate that the films fit on the disk."""
     pixels = spec.frames * spec.cameras.count * spec.size[0] * spec.size[1]
-    free, needed = shutil.disk_usage(there).free, films * pixels * BYTES_A_PIXEL
+    free, needed = free_bytes(out), films * pixels * BYTES_PER_PIXEL
     if films and free < needed:
         raise InputError(
             f"not enough space in {out}: about {needed / 1e9:.1f} GB for {films} films, "
@@ -149,7 +146,7 @@ def check_space(out: Path, spec: Spec, films: int) -> None:
 
 
 def refuse_empty(scenes: Sequence[SceneSource], refused: dict[str, str]) -> None:
-    """A split needs at least one scene that can be used."""
+    """Check that each split has a usable scene."""
     for split in sorted({s.split for s in scenes}):
         left = [s for s in scenes if s.split == split and s.id not in refused]
         if not left:
@@ -158,12 +155,12 @@ def refuse_empty(scenes: Sequence[SceneSource], refused: dict[str, str]) -> None
 
 
 def sweep(out: Path, missing: Sequence[Shard]) -> None:
-    """Remove what a killed run left half written."""
+    """Remove shards that a killed run left half written."""
     for shard in missing:
         for stale in out.glob(f".{shard.name}.tar.*"):
             stale.unlink(missing_ok=True)
 
 
 def logs(out: Path) -> list[dict[str, Any]]:
-    """What the workers said of seconds and memory."""
+    """The workers' logs of time and memory."""
     return [json.loads(path.read_bytes()) for path in sorted((out / LOG).glob("*.json"))]

@@ -1,44 +1,93 @@
-"""One sample: draw, simulate, look, label, and pack into files; redraw what cannot be used."""
+"""One sample: draw, simulate, check the views, label, encode; redraw what cannot be used."""
 
 import os
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass, field
-from typing import Any
+from typing import Any, NamedTuple
 
 import mujoco
 import numpy as np
 import torch
 
 from .. import __version__
-from ..errors import InputError
-from ..state import LAYOUT
+from ..base.errors import InputError
+from ..base.state import LAYOUT
+from ..base.types import Array
+from ..scene.animation import Animation
+from ..scene.cameras import Camera
+from ..scene.world_frame import WorldFrame
+from ..views.camera_occlusion import veiled
+from ..views.framing import default_camera, follow_path, orbit_path
+from ..views.viewpoints import frames_seen
 from . import encode
 from .caption import caption, thing
 from .casts import Prepared
-from .draws import Draw, draw
+from .draws import Draw, ViewDraw, draw
 from .film import Film, make_film
-from .labels import Array, ViewLabels, label_view
+from .labels import ViewLabels, each, label_view
 from .renderers import pictures_by
 from .scenes import SceneSource
 from .spec import Spec
-from .views import (
-    HARDLY_SEEN,
-    IN_SOMETHING,
-    Sight,
-    cameras_of,
-    each,
-    frames_large,
-    in_physics,
-    sight,
-)
 
 THUMB = 64  # pixels a side
+HARDLY_SEEN, IN_SOMETHING = "hardly seen", "camera in something"  # why a view is refused
+SMALLEST = 5e-4  # of the picture, 33 pixels of 256 x 256: an object below this is hardly seen
+MAKE: dict[str, Any] = {"still": default_camera, "orbit": orbit_path, "follow": follow_path}
 Load = Callable[[str], Prepared | str]
-"""A prepared scene by its id, or a line that says why it cannot be read."""
+"""Returns a prepared scene by its id, or a line that says why it cannot be read."""
 
 
-class Refused(Exception):  # noqa: N818  (no error: the film is drawn anew)
+# --- cameras --------------------------------------------------------------------------------------
+
+
+def cameras_of(animation: Animation, view: ViewDraw, spec: Spec) -> Camera | list[Camera]:
+    """One camera for all frames, or one per frame."""
+    made: Camera | list[Camera] = MAKE[view.path](
+        animation, spec.size, azimuth=view.azimuth, elevation=view.elevation, fov=spec.cameras.fov
+    )
+    return made
+
+
+class ViewQuality(NamedTuple):
+    """How useful a view is."""
+
+    seen: float
+    """Fraction of the frames in which enough of the pushed objects is visible."""
+    veiled: float
+    """Fraction of the picture covered by what the camera is inside of, in the worst frame."""
+
+
+def sight(animation: Animation, cameras: Camera | list[Camera]) -> ViewQuality:
+    """Judge a view by a few small frames and all positions of the camera."""
+    return ViewQuality(frames_seen(animation, cameras), veiled(animation, cameras))
+
+
+def frames_large(ids: Array, pushed: int) -> float:
+    """Fraction of the frames ``(T, H, W)`` where the first objects cover more than a few pixels."""
+    sizes = ((ids > 0) & (ids <= pushed)).mean((1, 2))
+    return float((sizes >= SMALLEST).mean())
+
+
+def in_physics(camera: Camera, world: WorldFrame) -> torch.Tensor:
+    """World-to-camera matrix ``(4, 4)``, float64, of the physics frame, in metres.
+
+    A point keeps the pixel it has in the scene; its depth is in metres too.
+    """
+    R, t = camera.w2c[:3, :3].double(), camera.w2c[:3, 3].double()
+    eye = torch.eye(3, dtype=torch.float64)
+    origin = world.to_scene(torch.zeros(3, dtype=torch.float64))
+    axes = torch.stack([world.to_scene(e) - origin for e in eye], -1) * world.scale  # a rotation
+    out = torch.eye(4, dtype=torch.float64)
+    out[:3, :3] = R @ axes
+    out[:3, 3] = world.scale * (R @ origin + t)
+    return out
+
+
+# --- a sample -------------------------------------------------------------------------------------
+
+
+class Refused(Exception):  # noqa: N818  (not an error: the film is drawn again)
     """Why an attempt gives no film."""
 
     def __init__(self, reason: str, line: str) -> None:
@@ -47,14 +96,14 @@ class Refused(Exception):  # noqa: N818  (no error: the film is drawn anew)
 
 
 def cpu_seconds() -> float:
-    """What this process and those that it has waited for have used of a core."""
+    """CPU time of this process and of its finished children."""
     used = os.times()
     return used.user + used.system + used.children_user + used.children_system
 
 
 @dataclass
 class Clock:
-    """Seconds by step."""
+    """Wall time of each step."""
 
     seconds: dict[str, float] = field(default_factory=dict)
     _last: float = field(default_factory=time.perf_counter)
@@ -63,11 +112,11 @@ class Clock:
 
     @property
     def cpu(self) -> float:
-        """Seconds of a core since the beginning, encoders included."""
+        """CPU time since the start, encoders included."""
         return cpu_seconds() - self._cpu
 
     def lap(self, step: str) -> None:
-        """What has passed since the last lap belongs to ``step``."""
+        """Add the time since the last lap to ``step``."""
         now = time.perf_counter()
         self.seconds[step] = self.seconds.get(step, 0.0) + now - self._last
         self._last = now
@@ -75,7 +124,7 @@ class Clock:
 
 @dataclass(frozen=True, eq=False)
 class Sample:
-    """A film's files, and its line in the index."""
+    """A film's files, and its row in the index."""
 
     key: str
     files: dict[str, bytes]
@@ -85,7 +134,7 @@ class Sample:
 
 
 def key_of(number: int) -> str:
-    """Of a sample in its shard."""
+    """Name of a sample in its shard."""
     return f"{number:08d}"
 
 
@@ -93,7 +142,7 @@ def make_sample(
     spec: Spec, scenes: list[SceneSource], number: int, load: Load, clock: Clock,
     *, keep: bool = False,
 ) -> Sample:  # fmt: skip
-    """Film ``number``: the first attempt that can be used. ``keep`` keeps the labels as arrays."""
+    """Film ``number``: the first usable attempt. ``keep`` returns its labels as arrays too."""
     failures: list[dict[str, Any]] = []
     for attempt in range(spec.tries):
         drawn = draw(spec, scenes, number, attempt)
@@ -137,7 +186,7 @@ def _simulated(spec: Spec, drawn: Draw, prepared: Prepared) -> Film:
         raise Refused("simulation refused", line) from error
 
 
-def _require_sight(spec: Spec, sights: list[Sight]) -> None:
+def _require_sight(spec: Spec, sights: list[ViewQuality]) -> None:
     seen, veiled = min(view.seen for view in sights), max(view.veiled for view in sights)
     if seen < spec.least_seen:
         raise Refused(HARDLY_SEEN, f"seen in {seen:.0%} of the frames")
@@ -146,14 +195,14 @@ def _require_sight(spec: Spec, sights: list[Sight]) -> None:
 
 
 def _require_size(spec: Spec, film: Film, labels: list[ViewLabels]) -> None:
-    """Only the labels tell how large things are: in a small picture a point is a blot."""
-    large = min(frames_large(view.ids, film.cast.stage.count) for view in labels)
+    """Refuse objects too small to see, which only the labels tell."""
+    large = min(frames_large(view.ids, film.cast.setup.layout.pushed) for view in labels)
     if large < spec.least_seen:
         raise Refused(HARDLY_SEEN, f"larger than a few pixels in {large:.0%} of the frames")
 
 
 def _thumb(labels: ViewLabels) -> Array:
-    """The middle frame, small."""
+    """A thumbnail of the middle frame."""
     frame = labels.rgb[len(labels.rgb) // 2]
     rows, columns = (np.linspace(0, n - 1, THUMB).round().astype(int) for n in frame.shape[:2])
     return frame[rows][:, columns]
@@ -164,7 +213,7 @@ def _thumb(labels: ViewLabels) -> Array:
 
 def _files(
     spec: Spec, film: Film, prepared: Prepared, labels: list[ViewLabels], views: list[Any],
-    sights: list[Sight], failures: list[dict[str, Any]],
+    sights: list[ViewQuality], failures: list[dict[str, Any]],
 ) -> Any:  # fmt: skip
     """Name and bytes of each file, without the key."""
     for v, view in enumerate(labels):
@@ -197,9 +246,13 @@ def camera_arrays(film: Film, views: list[Any]) -> Mapping[str, Array]:
 
 
 def about(
-    spec: Spec, film: Film, prepared: Prepared, sights: list[Sight], failures: list[dict[str, Any]]
+    spec: Spec,
+    film: Film,
+    prepared: Prepared,
+    sights: list[ViewQuality],
+    failures: list[dict[str, Any]],
 ) -> dict[str, Any]:
-    """Everything that is no array."""
+    """Everything that is not an array."""
     drawn, source = film.draw, prepared.source
     return {
         "key": key_of(drawn.number),
@@ -228,7 +281,7 @@ def about(
 
 
 def _objects(film: Film, source: SceneSource) -> list[dict[str, Any]]:
-    """Materials and starts, object by object; its id in pictures is its place plus one."""
+    """Material and initial state of each object; its id in pictures is its index plus one."""
     out = []
     for one, select in zip(film.animation.about.objects, film.cast.selects, strict=True):
         tree = asdict(one)
@@ -238,17 +291,17 @@ def _objects(film: Film, source: SceneSource) -> list[dict[str, Any]]:
 
 
 def _rounded(x: Any) -> Any:
-    """Numbers to nine places: enough for what float32 can hold."""
+    """Numbers to nine places, which is enough for float32."""
     if isinstance(x, float):
         return round(x, 9)
     return [_rounded(y) for y in x] if isinstance(x, list | tuple) else x
 
 
 def _row(
-    spec: Spec, film: Film, prepared: Prepared, labels: list[ViewLabels], sights: list[Sight],
+    spec: Spec, film: Film, prepared: Prepared, labels: list[ViewLabels], sights: list[ViewQuality],
     failures: list[dict[str, Any]], files: dict[str, bytes],
 ) -> dict[str, Any]:  # fmt: skip
-    """The film's line in the index."""
+    """The film's row in the index."""
     drawn, contacts = film.draw, film.contacts
     among = contacts.first >= 0
     covered = float(np.mean([(view.ids > 0).mean() for view in labels]))
@@ -256,7 +309,7 @@ def _row(
         "key": key_of(drawn.number), "number": drawn.number, "made": True,
         "scene": prepared.source.id, "split": prepared.source.split,
         "dynamics": drawn.kind, "motion": drawn.motion or "", "attempt": drawn.attempt,
-        "objects": film.states.shape[1], "pushed": film.cast.stage.count,
+        "objects": film.states.shape[1], "pushed": film.cast.setup.layout.pushed,
         "top_speed": round(film.top_speed, 6), "contacts": len(contacts.first),
         "contacts_among_objects": int(among.sum()),
         "impulse": round(float(np.linalg.norm(contacts.impulse, axis=-1).sum()), 6),

@@ -5,9 +5,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from ..errors import InputError, unknown_name
-from ..scene.io.formats import READABLE
-from ..templates import SCENES, named_scene
+from ..base.errors import InputError, unknown_name
+from ..formats.files import READABLE
+from ..samples import SCENES, named_scene
 from .spec import Spec
 
 WHITE = (1.0, 1.0, 1.0)
@@ -15,30 +15,30 @@ WHITE = (1.0, 1.0, 1.0)
 
 @dataclass(frozen=True)
 class SceneSource:
-    """Where a scene comes from."""
+    """A scene of the data set, and where it comes from."""
 
     id: str
-    """In the data set; unique."""
+    """Unique name in the data set."""
     source: str
-    """Name of one of ours, or a path."""
+    """Name of a built-in scene, or a path."""
     split: str = ""
 
     @property
     def ours(self) -> bool:
-        """Whether it is one of our own."""
+        """Whether it is a built-in scene."""
         return self.source in SCENES
 
     @property
     def color(self) -> tuple[float, float, float]:
-        """What is seen where no Gaussian is."""
+        """Background colour."""
         return named_scene(self.source).color if self.ours else WHITE
 
     def without_folder(self, line: str) -> str:
-        """A line with the file's name in place of its path, which another machine may not have."""
+        """A line with the file's name in place of its path, which differs between machines."""
         return line.replace(self.source, Path(self.source).name)
 
     def provenance(self) -> dict[str, str]:
-        """What a sample says of it; a file by its bytes, since its name may mean another one."""
+        """What a sample records about it; a file by its hash, since names are not unique."""
         if self.ours:
             return {"scene": self.id, "made_by": "newtongs, procedural; no third-party asset"}
         with open(self.source, "rb") as f:
@@ -47,7 +47,7 @@ class SceneSource:
 
 
 def find_scenes(spec: Spec, folder: Path) -> list[SceneSource]:
-    """All scenes in order, each in its split; what is not there is told before any work."""
+    """All scenes in order, each with its split; raises an error for a missing one."""
     sources = [found for word in spec.scenes for found in _sources(word, folder)]
     ids = _unique([source if source in SCENES else _stem(source) for source in sources])
     if len({*sources}) < len(sources):
@@ -71,11 +71,11 @@ def _sources(word: str, folder: Path) -> list[str]:
         return [str(path)]
     if not path.suffix:
         raise unknown_name("scene", word, SCENES)
-    raise InputError(f"scenes: {path} is not there; paths start from the folder of the spec")
+    raise InputError(f"scenes: {path} does not exist; paths are relative to the spec's folder")
 
 
 def _stem(source: str) -> str:
-    """A file's name as part of others: no dots, which end a sample's key."""
+    """A file's name without dots, which would end a sample's key."""
     return Path(source).name.split(".")[0].replace(" ", "_") or "scene"
 
 
@@ -89,23 +89,23 @@ def _unique(names: Sequence[str]) -> list[str]:
 
 
 def divided(ids: Sequence[str], splits: Mapping[str, float], seed: int) -> dict[str, str]:
-    """Which split each scene is in: in an order drawn by lot, parts as near as whole ones can be.
+    """The split of each scene: in random order, in numbers as close to the fractions as possible.
 
     Every split has at least one scene.
     """
     if len(ids) < len(splits):
         raise InputError(
-            f"splits: {len(splits)} splits by scene need as many scenes, got {len(ids)}; name more "
+            f"splits: {len(splits)} splits need at least as many scenes, got {len(ids)}; name more "
             "scenes, or fewer splits"
         )
-    lot = sorted(ids, key=lambda i: hashlib.sha256(f"{seed}:{i}".encode()).digest())
+    shuffled = sorted(ids, key=lambda i: hashlib.sha256(f"{seed}:{i}".encode()).digest())
     counts = whole_parts(len(ids), list(splits.values()))
     names = [name for name, n in zip(splits, counts, strict=True) for _ in range(n)]
-    return dict(zip(lot, names, strict=True))
+    return dict(zip(shuffled, names, strict=True))
 
 
 def whole_parts(total: int, parts: Sequence[float]) -> list[int]:
-    """``total`` as whole numbers in proportion to ``parts``, none of them zero."""
+    """``total`` divided into whole numbers above 0, in proportion to ``parts``."""
     exact = [total * p / sum(parts) for p in parts]
     counts = [max(1, int(x)) for x in exact]
     while sum(counts) != total:
@@ -118,7 +118,7 @@ def whole_parts(total: int, parts: Sequence[float]) -> list[int]:
 
 
 def splits_of_shards(scenes: Sequence[SceneSource], shards: int) -> list[str]:
-    """The split of each shard: as many films as a split has scenes, whatever the count is."""
+    """The split of each shard: films in proportion to a split's scenes, for any count."""
     names = sorted({s.split for s in scenes})
     share = {name: sum(s.split == name for s in scenes) / len(scenes) for name in names}
     given, out = dict.fromkeys(names, 0), []

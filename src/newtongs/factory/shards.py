@@ -1,8 +1,7 @@
-"""Shards: tar files of samples, each with a part of the index that says it is complete."""
+"""Shards: tar files of samples. A shard is complete once its part of the index is written."""
 
 import io
 import json
-import resource
 import tarfile
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -11,23 +10,23 @@ from typing import Any, BinaryIO
 
 import numpy as np
 
-from ..errors import InputError
-from ..files import write_atomically
+from ..base.errors import InputError
+from ..base.files import write_atomically
+from ..base.process import one_thread, peak_memory
 from ..render.video import write_png
-from ..threads import one_thread
 from .encode import text
 from .renderers import try_out
 from .sample import THUMB, Clock, Load, Sample, make_sample
 from .scenes import SceneSource, splits_of_shards
 from .spec import Spec
 
-PARTS = "parts"  # folder of the index's parts
-LOG = "log"  # folder of what differs from run to run: seconds and memory
+PARTS = "parts"  # folder of the parts of the index
+LOG = "log"  # folder of what differs between runs: time and memory
 
 
 @dataclass(frozen=True)
 class Shard:
-    """Which films go into one tar file."""
+    """The films of one tar file."""
 
     index: int
     split: str
@@ -37,17 +36,17 @@ class Shard:
 
     @property
     def name(self) -> str:
-        """Of its files, without endings."""
+        """Name of its files, without suffix."""
         return f"{self.split}-{self.index:06d}"
 
     @property
     def films(self) -> int:
-        """How many."""
+        """Number of films."""
         return self.last - self.first
 
 
 def shards_of(spec: Spec, scenes: Sequence[SceneSource]) -> list[Shard]:
-    """All shards in order; a larger count only adds some."""
+    """All shards in order; a larger count only adds to them."""
     n = spec.films_a_shard
     count = -(-spec.count // n)
     splits = splits_of_shards(scenes, count)
@@ -55,7 +54,7 @@ def shards_of(spec: Spec, scenes: Sequence[SceneSource]) -> list[Shard]:
 
 
 def is_done(out: Path, shard: Shard, digest: str) -> bool:
-    """Whether the shard stands there whole."""
+    """Whether the shard is there and complete."""
     part = read_part(out, shard)
     if part is None or not (out / f"{shard.name}.tar").is_file():
         return False
@@ -67,7 +66,7 @@ def is_done(out: Path, shard: Shard, digest: str) -> bool:
 
 
 def read_part(out: Path, shard: Shard) -> dict[str, Any] | None:
-    """The shard's part of the index."""
+    """The shard's part of the index; None where it is missing or damaged."""
     try:
         found = json.loads((out / PARTS / f"{shard.name}.json").read_bytes())
     except (OSError, ValueError):
@@ -78,14 +77,16 @@ def read_part(out: Path, shard: Shard) -> dict[str, Any] | None:
 @one_thread()
 def make_shard(
     spec: Spec, scenes: Sequence[SceneSource], shard: Shard, out: Path, load: Load,
-    told: Callable[[], None],
+    count: Callable[[], None],
 ) -> dict[str, Any]:  # fmt: skip
-    """Make all films of a shard and write it; returns its log. ``told`` is called after each."""
+    """Make and write all films of a shard; returns its log. ``count`` is called after each film."""
     if not (out / "spec.json").is_file():
-        raise InputError(f"this node does not see {out}; --out must lie on storage that all share")
+        raise InputError(
+            f"this node does not see {out}; --out must be on storage that all nodes share"
+        )
     ours = [scene for scene in scenes if scene.split == shard.split]
     samples: list[Sample] = []
-    drawn_by = try_out(spec.renderer)  # a card takes seconds to start, which no film shall pay
+    drawn_by = try_out(spec.renderer)  # starting a GPU takes seconds: not part of a film's time
     clock = Clock()
 
     def write(file: BinaryIO) -> None:
@@ -96,7 +97,7 @@ def make_shard(
                     tar.addfile(entry(f"{sample.key}.{name}", len(data)), io.BytesIO(data))
                 samples.append(Sample(sample.key, {}, sample.row, sample.thumb))
                 clock.lap("write")
-                told()
+                count()
 
     write_atomically(out / f"{shard.name}.tar", write, sync=True, what="shard")
     write_thumbs(out / PARTS / f"{shard.name}.png", samples)
@@ -107,14 +108,14 @@ def make_shard(
 
 
 def entry(name: str, size: int) -> tarfile.TarInfo:
-    """A file in a tar that knows neither who wrote it nor when."""
+    """A file in a tar, without owner and time."""
     info = tarfile.TarInfo(name)
     info.size, info.mode, info.mtime = size, 0o644, 0
     return info
 
 
 def write_thumbs(path: Path, samples: Sequence[Sample]) -> None:
-    """The middle frames of all films, side by side; grey for one that was given up."""
+    """The middle frames of all films side by side; grey for a film that was given up."""
     grey = np.full((THUMB, THUMB, 3), 128, np.uint8)
     write_png(path, np.concatenate([grey if s.thumb is None else s.thumb for s in samples], 1))
 
@@ -122,12 +123,59 @@ def write_thumbs(path: Path, samples: Sequence[Sample]) -> None:
 def write_log(
     out: Path, shard: Shard, clock: Clock, samples: Sequence[Sample], drawn_by: dict[str, str]
 ) -> dict[str, Any]:
-    """How long each step took, on what, and how much memory the worker has had at most."""
+    """Write how long each step took, on what, and the worker's peak memory."""
     log = {
         "shard": shard.name, "films": len(samples), "seconds": clock.seconds,
         "cpu_seconds": clock.cpu,
         "drawn_by": drawn_by,
-        "peak_bytes": 1024 * resource.getrusage(resource.RUSAGE_SELF).ru_maxrss,
+        "peak_bytes": peak_memory(),
     }  # fmt: skip
     write_atomically(out / LOG / f"{shard.name}.json", lambda f: f.write(text(log)))
     return log
+
+
+# --- the index ------------------------------------------------------------------------------------
+
+COLUMNS = {
+    "key": "string", "number": "int64", "shard": "string", "split": "string", "scene": "string",
+    "dynamics": "string", "motion": "string", "views": "string", "attempt": "int64",
+    "objects": "int64", "pushed": "int64", "top_speed": "float64", "contacts": "int64",
+    "contacts_among_objects": "int64", "impulse": "float64", "least_seen": "float64",
+    "covered": "float64", "bytes": "int64", "caption": "string", "failures": "string",
+}  # fmt: skip
+
+
+def arrow() -> Any:
+    """pyarrow, or what to install."""
+    try:
+        import pyarrow
+        import pyarrow.parquet
+    except ImportError as error:
+        raise InputError(
+            "the index needs pyarrow; install it with: pip install 'newtongs[factory]'"
+        ) from error
+    return pyarrow
+
+
+def all_rows(out: Path, shards: Sequence[Shard]) -> list[dict[str, Any]]:
+    """The rows of all finished shards, including films that were given up."""
+    parts = [part for shard in shards if (part := read_part(out, shard)) is not None]
+    return [row for part in parts for row in part["rows"]]
+
+
+def write_index(out: Path, rows: Sequence[dict[str, Any]]) -> Path:
+    """Write ``index.parquet``: a row for each film that was made."""
+    pa = arrow()
+    made = [row for row in rows if row["made"]]
+    columns = {}
+    for name, kind in COLUMNS.items():
+        values = [_value(row[name]) for row in made]
+        columns[name] = pa.array(values, getattr(pa, kind)())
+    table, path = pa.table(columns), out / "index.parquet"
+    write_atomically(path, lambda f: pa.parquet.write_table(table, f), what="index")
+    return path
+
+
+def _value(x: Any) -> Any:
+    """A value of a cell; failures as text, attempt by attempt."""
+    return "; ".join(f"{f['scene']}: {f['reason']}" for f in x) if isinstance(x, list) else x

@@ -1,18 +1,18 @@
-"""Nine films of a spec as one picture, and what all of them would take: before a long run."""
+"""Dry run: nine films of a spec as one picture, and an estimate for all of them."""
 
 import time
-from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from ..errors import InputError
+from ..base.errors import InputError
+from ..base.process import one_thread
+from ..base.types import Array, Progress
 from ..render.video import write_png
-from ..threads import one_thread
 from .casts import Prepared
-from .labels import Array, ViewLabels
+from .labels import ViewLabels
 from .pool import prepared_or_why
 from .renderers import require_here, try_out
 from .run import by_reason, check_motions
@@ -30,13 +30,13 @@ COLORS[0] = 24
 
 
 @dataclass(frozen=True)
-class Forecast:
-    """What a run would take, measured on a few of its films."""
+class DryRun:
+    """Time and space of a run, estimated from a few of its films."""
 
     films: int
-    seconds_a_film: float
-    seconds_a_scene: float
-    bytes_a_film: float
+    seconds_per_film: float
+    seconds_per_scene: float
+    bytes_per_film: float
     failures: dict[str, int]
     refused_scenes: dict[str, str]
     given_up: int
@@ -44,8 +44,8 @@ class Forecast:
 
 
 @one_thread()
-def dry_run(spec: Spec, folder: Path, out: Path, told: Callable[[str, int, int], None]) -> Forecast:
-    """Make nine films, evenly over all, and write ``sheet.png``."""
+def dry_run(spec: Spec, folder: Path, out: Path, progress: Progress) -> DryRun:
+    """Make nine films, evenly spread over all, and write ``sheet.png``."""
     require_here(spec.renderer)
     check_motions(spec)
     scenes = find_scenes(spec, folder)
@@ -64,31 +64,31 @@ def dry_run(spec: Spec, folder: Path, out: Path, told: Callable[[str, int, int],
     shards, clock, samples = shards_of(spec, scenes), Clock(), []
     begun = time.perf_counter()
     for done, number in enumerate(numbers):
-        told("films", done, len(numbers))
+        progress("films", done, len(numbers))
         split = shards[number // spec.films_a_shard].split
         ours = [s for s in scenes if s.split == split]
         samples.append(make_sample(spec, ours, number, load, clock, keep=True))
-    told("films", len(numbers), len(numbers))
+    progress("films", len(numbers), len(numbers))
     seconds, made = time.perf_counter() - begun - preparing[0], [s for s in samples if s.files]
     refused = {scene: x for scene, x in ready.items() if isinstance(x, str)}
     if not made:
-        raise InputError(f"none of {len(numbers)} films could be made: {first_line(samples)}")
+        raise InputError(f"none of {len(numbers)} films could be made: {first_failure(samples)}")
     write_png(out / "sheet.png", sheet([s.views for s in made]))
-    return Forecast(
+    return DryRun(
         len(made), seconds / len(made), preparing[0] / len(ready),
         float(np.mean([s.row["bytes"] for s in made])), by_reason([s.row for s in samples]),
         refused, len(samples) - len(made), out / "sheet.png",
     )  # fmt: skip
 
 
-def first_line(samples: list[Any]) -> str:
-    """Why the first of them failed."""
+def first_failure(samples: list[Any]) -> str:
+    """Why the first film failed."""
     failure = samples[0].row["failures"][0]
     return f"{failure['reason']}: {failure['line']}"
 
 
 def sheet(films: list[tuple[ViewLabels, ...]]) -> Array:
-    """A row a film: four frames, ids, depth, flow and visibility at half time, the last view."""
+    """One row per film: four frames; ids, depth, flow, visibility at half time; the last view."""
     rows = [np.concatenate([framed(x) for x in cells(views)], 1) for views in films]
     return np.concatenate(rows)
 
@@ -105,7 +105,7 @@ def cells(views: tuple[ViewLabels, ...]) -> list[Array]:
 
 
 def framed(x: Array) -> Array:
-    """As a cell with a white margin."""
+    """A picture as a cell with a white margin."""
     side = np.linspace(0, x.shape[0] - 1, CELL), np.linspace(0, x.shape[1] - 1, CELL)
     rows, columns = (s.round().astype(int) for s in side)
     small = x[rows][:, columns]
@@ -113,7 +113,7 @@ def framed(x: Array) -> Array:
 
 
 def grey(depth: Array) -> Array:
-    """Near is bright; nothing is black."""
+    """Depth as grey: near is bright, empty is black."""
     z = depth.astype(float)
     there = z > 0
     near, far = np.percentile(z[there], [1, 99]) if there.any() else (0.0, 1.0)
@@ -122,7 +122,7 @@ def grey(depth: Array) -> Array:
 
 
 def wheel(flow: Array) -> Array:
-    """Direction as hue, length as brightness."""
+    """Flow as colour: direction as hue, length as brightness."""
     u, v = flow.astype(float)[..., 0], flow.astype(float)[..., 1]
     length, angle = np.hypot(u, v), np.arctan2(v, u)
     bright = (length / max(float(np.percentile(length, 99.5)), 0.5)).clip(0, 1)

@@ -1,21 +1,23 @@
-"""What a data set of films is to be: the words of a spec file.
+"""Spec files: which films a data set holds.
 
-A spec is TOML. Its tables are the dataclasses here, its keys their fields; what is left out has the
-default. Whatever differs from film to film is a distribution, see :class:`Numbers`.
+A spec is TOML. Its tables are the dataclasses here, its keys their fields; what is left out takes
+its default. Whatever varies from film to film is a distribution, see :class:`Numbers`.
 """
 
 import hashlib
 import json
+import math
 import tomllib
 from collections.abc import Mapping
 from dataclasses import dataclass, field, fields, is_dataclass
 from pathlib import Path
 from typing import Any, Literal, TypeAlias, get_args, get_origin, get_type_hints
 
+import numpy as np
+
 from .. import __version__
-from ..errors import InputError, unknown_name
-from ..files import existing_file
-from .distributions import Numbers, is_number
+from ..base.errors import InputError, unknown_name
+from ..base.files import existing_file
 
 Kind: TypeAlias = Literal["world", "learned", "analytic", "paper", "motions"]
 CameraPath: TypeAlias = Literal["still", "orbit", "follow"]
@@ -25,7 +27,104 @@ Renderer: TypeAlias = Literal["ewa", "gsplat", "steady"]
 
 SHIPPED = Path(__file__).parent / "specs"
 MOST_OBJECTS = 250  # ids of a picture are bytes
-# Defaults of what is drawn anew for every film.
+
+# --- numbers --------------------------------------------------------------------------------------
+
+WORDS = "uniform", "log", "normal", "choice"
+HOW = "a number, [low, high], {log = [low, high]}, {normal = [mean, deviation]} or {choice = [...]}"
+
+
+@dataclass(frozen=True)
+class Numbers:
+    """A distribution: ``2.0``, ``[1.0, 3.0]`` (uniform), or a table with one key.
+
+    ``{log = [0.1, 10.0]}`` is uniform in the logarithm, ``{normal = [0.0, 2.0]}`` has mean and
+    standard deviation, ``{choice = [1, 2, 5]}`` takes one of them.
+    """
+
+    kind: Literal["fixed", "uniform", "log", "normal", "choice"]
+    values: tuple[float, ...]
+
+    @classmethod
+    def fixed(cls, value: float) -> "Numbers":
+        """Always the same."""
+        return cls("fixed", (float(value),))
+
+    @classmethod
+    def between(cls, low: float, high: float) -> "Numbers":
+        """Uniform between two numbers."""
+        return cls("uniform", (float(low), float(high)))
+
+    @classmethod
+    def parse(cls, given: Any, where: str) -> "Numbers":
+        """From a value in a TOML file; ``where`` names the key in an error."""
+        if isinstance(given, Numbers):
+            return given
+        if is_number(given):
+            return cls.fixed(given)
+        if isinstance(given, list | tuple):
+            return cls("uniform", _checked(given, where, 2)).ordered(where)
+        if not isinstance(given, dict) or len(given) != 1:
+            raise InputError(f"{where}: expected {HOW}, got {given!r}")
+        ((word, numbers),) = given.items()
+        if word not in WORDS:
+            raise unknown_name(f"distribution in {where}", word, WORDS)
+        made = cls(word, _checked(numbers, where, None if word == "choice" else 2))
+        return made.ordered(where) if word in ("uniform", "log") else made
+
+    def ordered(self, where: str) -> "Numbers":
+        """Itself, if the bounds are in order and have a logarithm where one is needed."""
+        low, high = self.values
+        if low > high or (self.kind == "log" and low <= 0):
+            raise InputError(f"{where}: expected [low, high]{' above 0' * (self.kind == 'log')}, "
+                             f"got [{low:g}, {high:g}]")  # fmt: skip
+        return self
+
+    @property
+    def ends(self) -> tuple[float, float]:
+        """The smallest and the largest possible number; infinite for ``normal``."""
+        if self.kind == "normal":
+            return -math.inf, math.inf
+        return min(self.values), max(self.values)
+
+    def draw(self, rng: np.random.Generator) -> float:
+        """One number; every kind takes the same number of random values from the stream."""
+        u, g = float(rng.random()), float(rng.standard_normal())
+        a, b = self.values[0], self.values[-1]
+        match self.kind:
+            case "uniform":
+                return a + u * (b - a)
+            case "log":
+                return math.exp(math.log(a) + u * (math.log(b) - math.log(a)))
+            case "normal":
+                return a + g * b
+            case "choice":
+                return self.values[int(u * len(self.values))]
+            case _:
+                return a
+
+    def to_json(self) -> Any:
+        """As a spec writes it."""
+        if self.kind == "fixed":
+            return self.values[0]
+        return list(self.values) if self.kind == "uniform" else {self.kind: list(self.values)}
+
+
+def is_number(x: Any) -> bool:
+    """Whether a value is a finite number."""
+    return isinstance(x, int | float) and not isinstance(x, bool) and math.isfinite(x)
+
+
+def _checked(numbers: Any, where: str, count: int | None) -> tuple[float, ...]:
+    fits = isinstance(numbers, list | tuple) and len(numbers) > 0 and all(map(is_number, numbers))
+    if not fits or (count is not None and len(numbers) != count):
+        raise InputError(f"{where}: expected {HOW}, got {numbers!r}")
+    return tuple(float(x) for x in numbers)
+
+
+# --- tables ---------------------------------------------------------------------------------------
+
+# Defaults of what is drawn for every film.
 THROWN, UPWARDS, AROUND = Numbers.between(1, 4), Numbers.between(0, 60), Numbers.between(0, 360)
 TUMBLING, COMMON, FROM_ABOVE = (
     Numbers("normal", (0.0, 3.0)),
@@ -33,43 +132,43 @@ TUMBLING, COMMON, FROM_ABOVE = (
     Numbers.between(8, 40),
 )
 ONE, FIFTH = Numbers.fixed(1), Numbers.fixed(0.2)
-FORMAT = 5  # of the shards; a change makes other bytes of the same spec
+FORMAT = 5  # version of the shards: a change gives the same spec other bytes
 
 
 @dataclass(frozen=True)
 class Objects:
-    """Which things of a scene move."""
+    """Which objects of a scene move."""
 
     select: str | tuple[str, ...] = "found"
     """found: any object that is found in the scene, or that its file marks. all: the whole scene is
-    the object. Or names, as `newtongs animate --select` has them: ["cluster:0", "id:3"]."""
+    one object. Or a list, as for `newtongs animate --select`: ["cluster:0", "id:3"]."""
     pushed: int = 1
-    """Objects that are pushed in a film."""
+    """Objects pushed in each film."""
     loose: int | Literal["all"] = 0
-    """Further objects that wait to be hit, the nearest ones; the rest stands still."""
+    """Further objects that can be hit, nearest first; all others do not move."""
     casts: int = 3
-    """Different choices of pushed and loose objects for a scene; each is prepared once."""
+    """Different choices of pushed and loose objects per scene; each is prepared once."""
 
 
 @dataclass(frozen=True)
 class Pushes:
-    """How an object is thrown. Directions are those of the physics frame, y up."""
+    """How an object is thrown. Directions are in the physics frame, y up."""
 
     speed: Numbers = THROWN
-    """Metres a second; 1 to 4."""
+    """Metres per second; 1 to 4."""
     heading: Numbers = AROUND
     """Degrees around up: 0 is +x, 90 is -z."""
     rise: Numbers = UPWARDS
     """Degrees above the horizon; 0 to 60."""
     spin: Numbers = TUMBLING
-    """Radians a second about each of the three axes; normal, with deviation 3."""
+    """Radians per second about each of the three axes; normal, with deviation 3."""
     aim: Aim = "free"
-    """free: by heading and rise. loose: on a flight that hits a loose object, drawn by lot."""
+    """free: by heading and rise. loose: towards a loose object, chosen at random."""
 
 
 @dataclass(frozen=True)
 class Materials:
-    """What pushed objects are made of, as in :class:`newtongs.Push`.
+    """What pushed objects are made of, as in :class:`newtongs.ObjectSpec`.
 
     Mass 1, restitution and friction from 0.2 to 0.8, attenuation 0.2.
     """
@@ -81,31 +180,31 @@ class Materials:
 
 
 @dataclass(frozen=True)
-class Moves:
-    """By which laws objects move; one kind a film, all equally often."""
+class MotionLaws:
+    """By which laws objects move; one kind per film, all equally often."""
 
     kinds: tuple[Kind, ...] = ("world",)
-    """world: Newton's terms among true shapes. learned: the trained networks there. analytic:
-    Newton's terms over a plain floor. paper: the paper's model and floor to the letter. motions:
-    along one of the named motions."""
+    """world: Newton's laws, with collisions between the true shapes. learned: likewise, with the
+    trained networks. analytic: Newton's laws over a flat floor. paper: exactly the paper's model
+    and floor. motions: along one of the named motions."""
     motions: tuple[str, ...] = ()
     """Names for kind "motions"; none means the paper's 32."""
 
 
 @dataclass(frozen=True)
 class Cameras:
-    """From where a film is seen."""
+    """Where a film is seen from."""
 
     count: int = 2
-    """Views of each film."""
+    """Views per film."""
     paths: tuple[CameraPath, ...] = ("still",)
-    """One a view by lot: still, orbit (by 90 degrees around the motion) or follow."""
+    """Chosen at random for each view: still, orbit (90 degrees around the motion) or follow."""
     azimuth: Numbers = AROUND
     """Degrees around the motion."""
     elevation: Numbers = FROM_ABOVE
-    """Degrees that a camera looks down; 8 to 40."""
+    """Degrees by which a camera looks down; 8 to 40."""
     fov: float = 50.0
-    """Degrees across the height of the picture."""
+    """Vertical field of view in degrees."""
 
 
 @dataclass(frozen=True)
@@ -113,66 +212,66 @@ class Spec:
     """A data set of films."""
 
     name: str
-    """Of the data set."""
+    """Name of the data set."""
     scenes: tuple[str, ...]
-    """Our own scenes by name, splat files, and folders of them; paths are relative to the spec."""
+    """Built-in scenes by name, splat files, and folders of them; paths are relative to the spec."""
     count: int = 64
-    """Films."""
+    """Number of films."""
     seed: int = 1
-    """With the film's number, all that chance hangs on."""
+    """Together with the film's number it decides everything random."""
     films_a_shard: int = 16
-    """Films in one tar file."""
+    """Films per tar file."""
     frames: int = 49
-    """Of each film."""
+    """Frames per film."""
     fps: float = 24.0
-    """Frames a second."""
+    """Frames per second."""
     size: tuple[int, int] = (256, 256)
     """Width and height in pixels."""
     rgb: Rgb = "mp4"
-    """mp4; mp4_full, with colours at full resolution and little loss, for ffmpeg and what is built
-    on it rather than for players; or lossless webp."""
+    """mp4; mp4_full, with colours at full resolution and little loss, which ffmpeg reads and many
+    players do not; or lossless webp."""
     renderer: Renderer = "steady"
-    """steady or ewa, on the CPU, or gsplat, on CUDA. Pictures by steady do not jump as things turn,
-    so that the flow carries them; ewa draws four times as fast. Both label what they draw,
-    gsplat's pictures have the labels of ewa. There is no "auto": the bytes of a film may not hang
-    on the machine that makes it."""
+    """steady or ewa, on the CPU, or gsplat, on CUDA. In steady's pictures nothing pops as objects
+    turn, so that the flow carries them; ewa is four times as fast. Both label what they draw;
+    gsplat's pictures have ewa's labels. There is no "auto": the bytes of a film must not depend on
+    the machine that makes it."""
     gloss: bool = True
-    """Whether colours hang on the side from which things are seen, as spherical harmonics above
-    degree 0 say. Without it things keep their colours as they turn, and flow carries them."""
+    """Whether colours depend on the viewing direction, by spherical harmonics above degree 0.
+    Without it objects keep their colours as they turn, so that the flow carries them."""
     tries: int = 8
-    """How often a film is drawn anew before its number is given up."""
+    """Attempts at a film before its number is given up."""
     least_seen: float = 0.34
-    """Part of the frames in which the pushed objects must be seen, in every view."""
+    """Fraction of the frames in which the pushed objects must be visible, in every view."""
     most_veiled: float = 0.05
-    """Part of a picture that what a camera stands in may take, in every frame."""
+    """Fraction of a picture that may be covered by what the camera is inside of, in every frame."""
     objects: Objects = field(default_factory=Objects)
     """Table [objects]."""
     pushes: Pushes = field(default_factory=Pushes)
     """Table [pushes]."""
     materials: Materials = field(default_factory=Materials)
     """Table [materials]."""
-    dynamics: Moves = field(default_factory=Moves)
+    dynamics: MotionLaws = field(default_factory=MotionLaws)
     """Table [dynamics]."""
     cameras: Cameras = field(default_factory=Cameras)
     """Table [cameras]."""
     splits: Mapping[str, float] = field(default_factory=lambda: {"train": 1.0})
-    """Table [splits]: parts of the scenes, not of the films: no scene is in two of them."""
+    """Table [splits]: fractions of the scenes, not of the films: no scene is in two splits."""
 
     def __post_init__(self) -> None:
         check(self)
 
     @property
     def seconds(self) -> float:
-        """Length of a film."""
+        """Length of a film in seconds."""
         return (self.frames - 1) / self.fps
 
     def to_json(self) -> dict[str, Any]:
-        """Plain values."""
+        """As plain values."""
         return plain(self)
 
     @property
     def digest(self) -> str:
-        """What the bytes of a film hang on, but for its number: the spec without its count."""
+        """Of everything but its number that decides a film's bytes: the spec without its count."""
         tree = self.to_json() | {"format": FORMAT, "version": __version__}
         del tree["count"]
         text = json.dumps(tree, sort_keys=True)
@@ -180,7 +279,7 @@ class Spec:
 
 
 def plain(x: Any) -> Any:
-    """Nested dataclasses as JSON has them."""
+    """Nested dataclasses as JSON values."""
     if isinstance(x, Numbers):
         return x.to_json()
     if is_dataclass(x) and not isinstance(x, type):
@@ -194,7 +293,7 @@ def plain(x: Any) -> Any:
 
 
 def check(spec: Spec) -> None:
-    """One line on the first thing that cannot be."""
+    """Raise an error for the first value that is not allowed."""
     between("count", spec.count, 1, 10**9)
     between("seed", spec.seed, 0, 2**63)
     between("films_a_shard", spec.films_a_shard, 1, 10_000)
@@ -221,13 +320,13 @@ def check(spec: Spec) -> None:
 
 
 def between(name: str, value: float, low: float, high: float) -> None:
-    """Refuse a number outside its bounds."""
+    """Raise an error for a number outside its bounds."""
     if not low <= value <= high:
         raise InputError(f"{name}: expected {low:g} to {high:g}, got {value:g}")
 
 
 def _check_drawn(spec: Spec) -> None:
-    """Distributions whose ends a push or a camera would refuse."""
+    """Check distributions against what a push or a camera accepts."""
     bounds: dict[str, tuple[Numbers, float, float]] = {
         "pushes.speed": (spec.pushes.speed, 0, 100),
         "materials.mass": (spec.materials.mass, 1e-6, 1e6),
@@ -244,7 +343,7 @@ def _check_drawn(spec: Spec) -> None:
 def _check_kinds(spec: Spec) -> None:
     kinds, objects = spec.dynamics.kinds, spec.objects
     if not kinds or not spec.cameras.paths:
-        raise InputError("dynamics.kinds and cameras.paths: expected at least one word each")
+        raise InputError("dynamics.kinds and cameras.paths: expected at least one each")
     if isinstance(objects.select, str) and objects.select not in ("found", "all"):
         known = ("found", "all", 'or a list such as ["cluster:0"]')
         raise unknown_name("objects.select", objects.select, known)
@@ -254,7 +353,7 @@ def _check_kinds(spec: Spec) -> None:
         raise InputError('pushes.aim = "loose" needs loose objects; give objects.loose too')
     if objects.loose and {"analytic", "paper"} & {*kinds}:
         raise InputError(
-            "objects.loose: nothing meets anything under dynamics analytic and paper; "
+            "objects.loose: objects do not collide under dynamics analytic and paper; "
             "leave loose out, or these kinds"
         )
     if objects.select == "all" and (objects.loose or objects.pushed > 1):
@@ -268,7 +367,7 @@ def _check_splits(splits: Mapping[str, float]) -> None:
         if not name.isidentifier():
             raise InputError(f"splits: expected names such as train, got {name!r}")
         if not is_number(part) or part <= 0:
-            raise InputError(f"splits.{name}: expected a part above 0, got {part!r}")
+            raise InputError(f"splits.{name}: expected a fraction above 0, got {part!r}")
     if not splits:
         raise InputError("splits: expected at least one, such as train = 1.0")
 
@@ -279,22 +378,22 @@ IN_WORDS = {str: "text", int: "a whole number", float: "a number", bool: "true o
 
 
 def shipped() -> list[str]:
-    """Names of the specs that come with the package."""
+    """Names of the built-in specs."""
     return sorted(path.stem for path in SHIPPED.glob("*.toml"))
 
 
 def load_spec(given: Path | str, **changes: Any) -> tuple[Spec, Path]:
-    """A spec by file or by the name of one of ours, and the folder that its paths start from."""
+    """A spec by file or by name, and the folder that its paths are relative to."""
     path = Path(given)
     if str(given) in shipped():
         path = SHIPPED / f"{given}.toml"
     elif not path.suffix and not path.exists():
         raise unknown_name("spec", str(given), [*shipped(), "or a file SPEC.toml"])
-    path = existing_file(path, "a spec, a file of TOML")
+    path = existing_file(path, "a spec, a TOML file")
     try:
         tree = tomllib.loads(path.read_text(encoding="utf-8"))
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
-        raise InputError(f"{path} is no TOML: {error}") from error
+        raise InputError(f"{path} is not valid TOML: {error}") from error
     tree |= {name: value for name, value in changes.items() if value is not None}
     try:
         return parse(Spec, tree), path.parent
@@ -303,7 +402,7 @@ def load_spec(given: Path | str, **changes: Any) -> tuple[Spec, Path]:
 
 
 def parse(kind: type, table: Mapping[str, Any], where: str = "") -> Any:
-    """A dataclass from a table; a key that it does not know is refused with the near miss."""
+    """A dataclass from a table; an unknown key raises an error that suggests the near miss."""
     hints, given = get_type_hints(kind), {}
     for key, value in table.items():
         if key not in hints:
@@ -317,7 +416,7 @@ def parse(kind: type, table: Mapping[str, Any], where: str = "") -> Any:
 
 
 def _value(hint: Any, value: Any, where: str) -> Any:
-    """A value as its field wants it."""
+    """A value as its field needs it."""
     if hint is Numbers:
         return Numbers.parse(value, where)
     if is_dataclass(hint):
@@ -351,7 +450,7 @@ def _word(hint: Any, value: Any, where: str) -> Any:
 
 
 def _tuple(kinds: tuple[Any, ...], value: Any, where: str) -> tuple[Any, ...]:
-    """A list of one kind of any length, or of as many values as there are kinds."""
+    """A list of one type of any length, or one value per type."""
     endless = kinds[-1] is Ellipsis
     if not isinstance(value, list | tuple) or not (endless or len(value) == len(kinds)):
         count = "a list" if endless else f"{len(kinds)} values"
@@ -361,7 +460,7 @@ def _tuple(kinds: tuple[Any, ...], value: Any, where: str) -> tuple[Any, ...]:
 
 
 def _either(kinds: tuple[Any, ...], value: Any, where: str) -> Any:
-    """The first kind of several that fits."""
+    """A value as the first of several types that fits."""
     for kind in kinds:
         try:
             return _value(kind, value, where)
@@ -371,8 +470,5 @@ def _either(kinds: tuple[Any, ...], value: Any, where: str) -> Any:
 
 
 def described(spec: Spec) -> dict[str, Any]:
-    """The spec as the data set's folder keeps it."""
+    """What the data set's spec.json holds."""
     return {"newtongs": __version__, "digest": spec.digest, "spec": spec.to_json()}
-
-
-__all__ = ["Cameras", "Materials", "Moves", "Objects", "Pushes", "Spec", "load_spec"]

@@ -1,4 +1,4 @@
-"""One page that shows what is in a data set: numbers, distributions, failures, a contact sheet."""
+"""A page that summarises a data set: counts, distributions, failures, a contact sheet."""
 
 import base64
 import html
@@ -9,10 +9,10 @@ from typing import Any
 
 import numpy as np
 
-from ..files import write_atomically
+from ..base.files import write_atomically
+from .sample import HARDLY_SEEN, IN_SOMETHING
 from .shards import PARTS, Shard
 from .spec import Spec
-from .views import HARDLY_SEEN, IN_SOMETHING
 
 BINS = 24
 STRIPS = 12  # shards whose films are shown
@@ -42,7 +42,7 @@ def write_statistics(
     shards: Sequence[Shard],
     refused: dict[str, str],
 ) -> Path:
-    """Write ``statistics.html``; a page without anything from outside."""
+    """Write ``statistics.html``, a page that loads nothing from outside."""
     page = document(spec, rows, refused, strips(out, shards))
     path = out / "statistics.html"
     write_atomically(path, lambda f: f.write(page.encode()), what="page")
@@ -52,7 +52,7 @@ def write_statistics(
 def document(
     spec: Spec, rows: Sequence[dict[str, Any]], refused: dict[str, str], pictures: Sequence[bytes]
 ) -> str:
-    """The page as text."""
+    """The page as HTML."""
     made = [row for row in rows if row["made"]]
     parts = [
         f"<h1>{escaped(spec.name)}</h1><p>{escaped(sentence(spec))}</p>",
@@ -70,7 +70,7 @@ def document(
 
 
 def strip_images(pictures: Sequence[bytes]) -> list[str]:
-    """Strips of PNG at one scale: a shard with fewer films is a shorter one."""
+    """Strips of PNG at one scale: a shard with fewer films gives a shorter strip."""
     widths = [int.from_bytes(data[16:20], "big") for data in pictures]  # in the header, always
     return [
         f'<img alt="films of a shard" style="width:{100 * w / max(widths):.4g}%" src="{png(data)}">'
@@ -79,7 +79,7 @@ def strip_images(pictures: Sequence[bytes]) -> list[str]:
 
 
 def escaped(x: object) -> str:
-    """Text that no page takes for marks."""
+    """Text escaped for HTML."""
     return html.escape(str(x))
 
 
@@ -93,7 +93,7 @@ def sentence(spec: Spec) -> str:
 
 
 def cards(spec: Spec, rows: Sequence[dict[str, Any]], made: Sequence[dict[str, Any]]) -> list[str]:
-    """The large numbers."""
+    """The headline numbers."""
     attempts = sum(len(row["failures"]) for row in rows) + len(made)
     size = sum(row["bytes"] for row in made)
     shown = {
@@ -129,7 +129,7 @@ def plots(made: Sequence[dict[str, Any]]) -> list[str]:
 
 
 def spread(values: Sequence[float]) -> str:
-    """Middle and ends in words."""
+    """Median and percentiles as text."""
     if not values:
         return "no films"
     low, middle, high = np.percentile(values, [5, 50, 95])
@@ -137,7 +137,7 @@ def spread(values: Sequence[float]) -> str:
 
 
 def histogram(values: Sequence[float]) -> str:
-    """Bars as SVG, with the ends of the axis and the highest count."""
+    """A bar chart as SVG, with the ends of the axis and the highest count."""
     if not values:
         return "<svg viewBox='0 0 320 120'></svg>"
     x = np.asarray(values, float)
@@ -161,7 +161,7 @@ def histogram(values: Sequence[float]) -> str:
 
 
 def tables(made: Sequence[dict[str, Any]]) -> list[str]:
-    """Films by scene, split, laws, motion, views and bodies."""
+    """Tables of films by scene, split, dynamics, motion, cameras and objects."""
     named: dict[str, Callable[[dict[str, Any]], str]] = {
         "Scene": lambda r: f"{r['scene']} ({r['split']})",
         "Split": lambda r: r["split"],
@@ -175,7 +175,7 @@ def tables(made: Sequence[dict[str, Any]]) -> list[str]:
 
 
 def counts(title: str, found: "Counter[str]") -> str:
-    """A table with bars, the most frequent first."""
+    """A table with bars, most frequent first."""
     most = max(found.values(), default=1)
     lines = "".join(
         f'<tr><td>{escaped(name or "none")}</td><td class="b">'
@@ -186,7 +186,7 @@ def counts(title: str, found: "Counter[str]") -> str:
 
 
 def failures(rows: Sequence[dict[str, Any]], refused: dict[str, str]) -> str:
-    """Attempts that gave no film, by reason and by scene; scenes that were left out."""
+    """Tables of failed attempts by reason and scene, and scenes that were left out."""
     all_of = [failure for row in rows for failure in row["failures"]]
     if not all_of and not refused:
         return '<div class="plot">Every first attempt gave a film.</div>'
@@ -201,12 +201,12 @@ def failures(rows: Sequence[dict[str, Any]], refused: dict[str, str]) -> str:
 
 
 def strips(out: Path, shards: Sequence[Shard]) -> list[bytes]:
-    """Pictures of some shards, evenly over all."""
+    """Pictures of some shards, evenly spread over all."""
     at = np.linspace(0, len(shards) - 1, min(STRIPS, len(shards))).round().astype(int)
     paths = [out / PARTS / f"{shards[i].name}.png" for i in at]
     return [path.read_bytes() for path in paths if path.is_file()]
 
 
 def png(data: bytes) -> str:
-    """A picture inside a page."""
+    """A picture as a data URL."""
     return "data:image/png;base64," + base64.b64encode(data).decode()

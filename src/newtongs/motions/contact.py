@@ -2,7 +2,7 @@
 
 from torch import Tensor, cos, sin
 
-from ..types import GRAVITY
+from ..base.types import GRAVITY
 from .operators import Contact, Path, floor, length, march, wall
 from .registry import family
 from .sampling import Draw

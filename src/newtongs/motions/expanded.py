@@ -3,7 +3,7 @@
 import torch
 from torch import Tensor, cos, exp, sin
 
-from ..types import GRAVITY
+from ..base.types import GRAVITY
 from .operators import Events, Path, centered, floor, length, march, wall
 from .registry import family
 from .sampling import Draw

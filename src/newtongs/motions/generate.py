@@ -9,10 +9,10 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from .. import rotations
-from ..errors import InputError
-from ..state import DIM, State, checked_device
-from ..types import StateTensor
+from ..base import rotations
+from ..base.errors import InputError
+from ..base.state import DIM, State, checked_device
+from ..base.types import StateTensor
 from . import registry
 from .operators import Events, Path, centered, length
 from .sampling import IN_DISTRIBUTION, NUMBERS_PER_OBJECT, VELOCITY_SHIFT, Draw, Ranges, draw
@@ -25,7 +25,7 @@ DT = 1 / 24
 class Sequences:
     """State sequences of one family with their contact metadata.
 
-    The metadata documents the generator; it is no part of the state and no model input.
+    The metadata documents the generator; it is not part of the state and not a model input.
     """
 
     name: str
@@ -75,7 +75,7 @@ def generate(
         ood: sample from the velocity-range shift (1.6 times the velocity limits).
         frames: length T of each sequence.
         dt: seconds between frames.
-        ranges: sampling intervals, in place of the two that ``ood`` chooses from.
+        ranges: sampling intervals, instead of the two that ``ood`` selects from.
         stream: separates data sets that share a seed.
         device: where to compute; the initial draws are made on the CPU regardless.
     """
@@ -122,7 +122,7 @@ def generate_blocks(
 def from_uniforms(
     name: str, uniforms: Tensor, ranges: Ranges, *, frames: int = FRAMES, dt: float = DT
 ) -> Sequences:
-    """Sequences of the draws ``uniforms (N, 16)`` in [0, 1), in their precision and place."""
+    """Sequences from the draws ``uniforms (N, 16)`` in [0, 1), with their dtype and device."""
     chosen = registry.get(name)
     z = draw(uniforms, ranges, chosen.height)
     t = torch.arange(frames, dtype=uniforms.dtype, device=uniforms.device) * dt
@@ -143,7 +143,7 @@ def _uniforms(n: int, seed: int, stream: int, entropy: int) -> Tensor:
 
 
 def _checked(name: str, path: Path, shape: tuple[int, int, int]) -> Path:
-    """The path, or one line on what does not broadcast to ``(3, N, T)``."""
+    """The path, or an error if a field does not broadcast to ``(3, N, T)``."""
     if not isinstance(path, Path):
         raise InputError(f"motion {name!r} must return a Path, got {type(path).__name__}")
     fitting = {(3, n, frames) for n in (1, shape[1]) for frames in (1, shape[2])}

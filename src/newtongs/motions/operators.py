@@ -1,4 +1,4 @@
-"""What the generator's rows are written with: differences, the stepped recurrence, contacts.
+"""Building blocks of the generators: differences, the stepped recurrence, contacts.
 
 Vectors are components first, ``(3, N, T)``; one frame of a stepped generator is ``(3, N, 1)``.
 """
@@ -9,7 +9,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from ..types import GRAVITY
+from ..base.types import GRAVITY
 from .sampling import Draw
 
 
@@ -87,7 +87,7 @@ def first_hit(below: Tensor) -> tuple[Tensor, Tensor]:
 def stop_floor(z: Draw, p: Tensor, v: Tensor) -> tuple[Tensor, Tensor, Events]:
     """``StopFloor``: from the first sample below ``y_f`` on, rest at ``y_f`` with ``v_y = 0``.
 
-    Horizontal motion goes on. One impulse ``m |v_y|`` is stored, with the speed of the sample
+    Horizontal motion continues. One impulse ``m |v_y|`` is stored, with the speed of the sample
     before the crossing.
     """
     landed, first = first_hit(p[1] < z.y_f)

@@ -1,4 +1,4 @@
-"""Motion families by name: the 32 of the benchmark in the paper's order, and whoever joins them."""
+"""Motion families by name: the 32 of the benchmark in the paper's order, and further ones."""
 
 import hashlib
 from collections.abc import Callable, Iterator
@@ -6,13 +6,13 @@ from dataclasses import dataclass
 
 from torch import Tensor
 
-from ..errors import InputError, unknown_name
+from ..base.errors import InputError, unknown_name
 from .operators import Path
 from .sampling import Draw
 
 Generator = Callable[[Draw, Tensor], Path]
 
-# The benchmark's families. Data sets, tables and figures are made of these, whatever else there is.
+# The benchmark's families. Data sets, tables and figures use only these, whatever is registered.
 STATE32: tuple[str, ...] = (
     "3d_uniform_motion", "3d_acceleration_gravity", "free_fall", "projectile_motion",
     "airplane_flight", "helical_flight", "circular_orbital_motion", "3d_rotation", "size_changing",
@@ -41,9 +41,9 @@ class Family:
 
     @property
     def entropy(self) -> int:
-        """What the family adds to a seed: its index, outside State-32 a digest of its name.
+        """The family's part of a seed: its index, or outside State-32 a digest of its name.
 
-        So its draws depend on nothing else that is registered.
+        So its draws do not depend on other registered families.
         """
         if self.index is not None:
             return self.index
@@ -70,14 +70,14 @@ def family(
     Args:
         name: a name that no family has.
         category: what kind of motion it is.
-        height: at about which height the objects start; None for on the floor.
+        height: at about which the objects start; None for on the floor.
     """
 
     def register(generate: Generator) -> Generator:
         if name in _FAMILIES:
             raise InputError(
-                f"there is a motion {name!r} already; choose another name, "
-                "or take your own back with newtongs.motions.unregister"
+                f"there is already a motion {name!r}; choose another name, "
+                "or remove your own with newtongs.motions.unregister"
             )
         _FAMILIES[name] = Family(name, category, height, generate)
         return generate
@@ -86,7 +86,7 @@ def family(
 
 
 def unregister(name: str) -> None:
-    """Take back a family of one's own; those of State-32 stay."""
+    """Remove a family of your own; those of State-32 stay."""
     if name in STATE32:
         raise InputError(f"motion {name!r} belongs to State-32 and stays registered")
     del _FAMILIES[get(name).name]
@@ -100,7 +100,7 @@ def get(name: str) -> Family:
 
 
 def families() -> Iterator[Family]:
-    """All families: State-32's in the paper's order, then others in the order they came."""
+    """All families: State-32 in the paper's order, then others in order of registration."""
     return (_FAMILIES[name] for name in names())
 
 

@@ -1,34 +1,41 @@
-"""The first half of ``ewa``, compiled: from Gaussians to records, in float64.
+"""Projection of Gaussians, compiled: records to draw, and depths along a pixel's ray.
 
-Numba's cache knows this file's own text alone: after changing a constant that is imported here,
-remove the ``__pycache__`` beside it.
+A projected Gaussian is one record of 16 float32, a cache line. Its footprint is
+``alpha = opacity * 2^-(u^2 + v^2)`` with ``u = a (dx - g dy)`` and ``v = b dy``, the Cholesky form
+of the projected covariance: unlike the usual ``A dx^2 + 2 B dx dy + C dy^2`` it does not cancel, so
+float32 is enough for a needle that crosses the whole picture. The projection itself is in float64.
 """
 
 import math
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
 
-from .ewa_records import (
-    DEPTH,
-    DY_WIDEST,
-    EXT_X,
-    EXT_Y,
-    HX,
-    HY,
-    IX,
-    IY,
-    OPACITY,
-    P_MAX,
-    RED,
-    A,
-    Array,
-    B,
-    G,
-    compiled,
-)  # fmt: skip
-from .footprint import ALPHA_MIN, EPS2D, NEAR, VIEW_MARGIN
+from ..base.jit import compiled
+from ..base.types import Array
+from .splat import ALPHA_MIN, EPS2D, NEAR, VIEW_MARGIN
+
+Indices: TypeAlias = npt.NDArray[np.int32]
+
+# Columns: the centre as a whole pixel and half a pixel minus the fraction, so that the distance
+# from a pixel is exact to float32 in a picture of any size; a, g, b; the exponent at
+# which alpha falls to 1/255; the line on which the footprint is widest; opacity, colour, depth;
+# half the footprint's box.
+IX, HX, IY, HY, A, G, B, P_MAX, DY_WIDEST, OPACITY, RED, GREEN, BLUE, DEPTH, EXT_X, EXT_Y = range(
+    16
+)
+RECORD = 16
+
+
+class Layer(NamedTuple):
+    """Projected Gaussians, near to far."""
+
+    records: Array  # (n, 16)
+    rows: Indices  # (n,): index of each Gaussian; at equal depth the lower row is in front
+
+
+# --- projection ----------------------------------------------------------------------------------
 
 LOG2_ROOT = math.sqrt(0.5 / math.log(2))  # exp(-d^2 / 2) = 2^-(LOG2_ROOT d)^2
 ZERO = np.float32(0)  # a bare Python number would turn float32 arithmetic into float64
@@ -64,7 +71,7 @@ class View(NamedTuple):
 
 
 class Splats(NamedTuple):
-    """Gaussians as float32 arrays; what is not used has length zero."""
+    """Gaussians as float32 arrays; unused ones have length zero."""
 
     means: Array  # (N, 3)
     quats: Array  # (N, 4)
@@ -78,7 +85,7 @@ class Splats(NamedTuple):
 
 @compiled("contract")
 def _covariance(splats: Splats, i: int) -> tuple[float, float, float, float, float, float]:
-    """Upper triangle of ``R diag(s^2) R^T``, or the one that was given."""
+    """Upper triangle of ``R diag(s^2) R^T``, or the given covariance."""
     if len(splats.covariances):
         c = splats.covariances[i]
         return (
@@ -111,8 +118,8 @@ def _projected_covariance(
 ) -> tuple[float, float, float]:
     """``J W Sigma W^T J^T`` plus the low-pass: entries ``A`` (xx), ``B`` (xy), ``C`` (yy).
 
-    ``x`` and ``y`` are those of the camera over its ``z``, ``nearness`` is ``1 / z``. ``J`` is
-    taken at the view's margin for Gaussians outside it, where it would explode.
+    ``x`` and ``y`` are camera coordinates over ``z``, ``nearness`` is ``1 / z``. Outside the view's
+    margin, where ``J`` would explode, it is taken at the margin.
     """
     margin_x, margin_y = VIEW_MARGIN * 0.5 * view.width, VIEW_MARGIN * 0.5 * view.height
     tx = min(max(x, -(view.cx + margin_x) / view.fx), (view.width - view.cx + margin_x) / view.fx)
@@ -148,7 +155,7 @@ def _projected_covariance(
 
 @compiled("contract", inside=True)
 def _color(splats: Splats, i: int, view: View, out: Array) -> None:
-    """Colour seen from the camera, ``max(0, 0.5 + sum_k sh_k Y_k(d))``."""
+    """Colour as seen from the camera, ``max(0, 0.5 + sum_k sh_k Y_k(d))``."""
     if not len(splats.sh):
         for c in range(3):
             out[RED + c] = splats.colors[i, c]
@@ -175,12 +182,12 @@ def _color(splats: Splats, i: int, view: View, out: Array) -> None:
 
 @compiled("contract", inside=True)
 def _record(splats: Splats, i: int, view: View, out: Array) -> bool:
-    """Fill the record of Gaussian ``i``; False when no pixel can see it."""
+    """Fill the record of Gaussian ``i``; False if no pixel can see it."""
     W, m, o = view.w2c, splats.means[i], np.float64(splats.opacities[i])
     z = W[2, 0] * m[0] + W[2, 1] * m[1] + W[2, 2] * m[2] + W[2, 3]
     if not (z >= NEAR and o >= ALPHA_MIN):  # NaN fails too
         return False
-    nearness = 1 / z  # divisions and square roots are most of the work here
+    nearness = 1 / z  # divisions and square roots dominate the cost
     x = nearness * (W[0, 0] * m[0] + W[0, 1] * m[1] + W[0, 2] * m[2] + W[0, 3])
     y = nearness * (W[1, 0] * m[0] + W[1, 1] * m[1] + W[1, 2] * m[2] + W[1, 3])
     px, py = view.fx * x + view.cx, view.fy * y + view.cy
@@ -212,6 +219,74 @@ def _record(splats: Splats, i: int, view: View, out: Array) -> bool:
 
 @compiled()
 def project(splats: Splats, view: View, first: int, last: int, records: Array, seen: Any) -> None:
-    """Records ``(N, 16)`` of the Gaussians from ``first`` to ``last``, and which of them count."""
+    """Records ``(N, 16)`` of the Gaussians ``first`` to ``last``, and which are visible."""
     for i in range(first, last):
         seen[i] = _record(splats, i, view, records[i])
+
+
+# --- along a ray ---------------------------------------------------------------------------------
+
+
+@compiled("contract", inside=True)
+def _line(means: Array, covariances: Array, row: int, view: View) -> tuple[float, float, float]:
+    """Slopes of depth along x and y of the picture, and the remaining variance on a ray."""
+    W, m, c = view.w2c, means[row], covariances[row]
+    z = W[2, 0] * m[0] + W[2, 1] * m[1] + W[2, 2] * m[2] + W[2, 3]
+    x = (W[0, 0] * m[0] + W[0, 1] * m[1] + W[0, 2] * m[2] + W[0, 3]) / z
+    y = (W[1, 0] * m[0] + W[1, 1] * m[1] + W[1, 2] * m[2] + W[1, 3]) / z
+    jx, jy = view.fx / z, view.fy / z
+    u0, u1, u2 = (
+        jx * (W[0, 0] - x * W[2, 0]),
+        jx * (W[0, 1] - x * W[2, 1]),
+        jx * (W[0, 2] - x * W[2, 2]),
+    )
+    v0, v1, v2 = (
+        jy * (W[1, 0] - y * W[2, 0]),
+        jy * (W[1, 1] - y * W[2, 1]),
+        jy * (W[1, 2] - y * W[2, 2]),
+    )
+    a0, a1, a2 = (
+        c[0] * u0 + c[1] * u1 + c[2] * u2,
+        c[1] * u0 + c[3] * u1 + c[4] * u2,
+        c[2] * u0 + c[4] * u1 + c[5] * u2,
+    )
+    b0, b1, b2 = (
+        c[0] * v0 + c[1] * v1 + c[2] * v2,
+        c[1] * v0 + c[3] * v1 + c[4] * v2,
+        c[2] * v0 + c[4] * v1 + c[5] * v2,
+    )
+    d0, d1, d2 = (
+        c[0] * W[2, 0] + c[1] * W[2, 1] + c[2] * W[2, 2],
+        c[1] * W[2, 0] + c[3] * W[2, 1] + c[4] * W[2, 2],
+        c[2] * W[2, 0] + c[4] * W[2, 1] + c[5] * W[2, 2],
+    )
+    uu, uv = u0 * a0 + u1 * a1 + u2 * a2 + EPS2D, u0 * b0 + u1 * b1 + u2 * b2
+    vv = v0 * b0 + v1 * b1 + v2 * b2 + EPS2D
+    zu = W[2, 0] * a0 + W[2, 1] * a1 + W[2, 2] * a2
+    zv = W[2, 0] * b0 + W[2, 1] * b1 + W[2, 2] * b2
+    zz = W[2, 0] * d0 + W[2, 1] * d1 + W[2, 2] * d2
+    det = uu * vv - uv * uv
+    along_x, along_y = (zu * vv - zv * uv) / det, (zv * uu - zu * uv) / det
+    return along_x, along_y, zz - along_x * zu - along_y * zv
+
+
+@compiled("contract")
+def depth_slopes(means: Array, covariances: Array, rows: Indices, view: View, out: Array) -> None:
+    """How each Gaussian's depth changes over the picture ``(n, 2)``: scene units per pixel in x, y.
+
+    ``Cov(z, uv) Cov(uv)^-1`` of the projected Gaussian, low-pass included: its density along a
+    pixel's ray is largest at that depth.
+    """
+    for i in range(len(rows)):
+        out[i, 0], out[i, 1], _ = _line(means, covariances, rows[i], view)
+
+
+@compiled("contract")
+def depth_lines(means: Array, covariances: Array, rows: Indices, view: View, out: Any) -> None:
+    """The same, and the standard deviation of depth on one ray ``(n, 3)``, in scene units.
+
+    ``Var(z) - Cov(z, uv) Cov(uv)^-1 Cov(uv, z)``, the same on all rays of a Gaussian.
+    """
+    for i in range(len(rows)):
+        out[i, 0], out[i, 1], variance = _line(means, covariances, rows[i], view)
+        out[i, 2] = math.sqrt(max(variance, 0.0))

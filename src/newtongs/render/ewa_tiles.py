@@ -1,7 +1,10 @@
-"""The second half of ``ewa``, compiled: sort records by depth, bin them into tiles, blend.
+"""The blending of ``ewa``, compiled: sort records by depth, bin them into tiles, blend, label.
 
-Numba's cache knows this file's own text alone: after changing a constant that is imported here,
-remove the ``__pycache__`` beside it.
+Labels are computed in the pass that draws. For them a Gaussian's depth differs from pixel to pixel:
+it is the depth at which its density along the pixel's ray is largest, not that of its centre as in
+a rendered depth. On a curved surface the front one of two overlapping Gaussians always lies nearer
+to the camera's axis, and its centre nearer than the surface: with centres, a ball's surface would
+lie too far forward by a fraction of a Gaussian's width, and flow would be wrong with it.
 """
 
 import math
@@ -9,7 +12,9 @@ from typing import Any
 
 import numpy as np
 
-from .ewa_records import (
+from ..base.jit import compiled
+from ..base.types import Array
+from .ewa_project import (
     BLUE,
     DEPTH,
     DY_WIDEST,
@@ -25,23 +30,22 @@ from .ewa_records import (
     RECORD,
     RED,
     A,
-    Array,
     B,
     G,
     Indices,
     Layer,
-    compiled,
 )  # fmt: skip
-from .footprint import ALPHA_CAP, ALPHA_MIN, T_MIN
+from .labels import Labelling, decide
+from .splat import ALPHA_CAP, ALPHA_MIN, T_MIN
 
-TILE = 16  # pixels a side of what has its own list of Gaussians
-BLOCK_X, BLOCK_Y = 8, 4  # pixels that are blended together, without a branch
-CHECK_EVERY = 16  # Gaussians between two looks at whether a tile is opaque already
-MARGIN = 1e-3  # pixels by which a footprint is widened before culling, against rounding
+TILE = 16  # pixels per side of a tile, which has its own list of Gaussians
+BLOCK_X, BLOCK_Y = 8, 4  # pixels that are blended together, without branches
+CHECK_EVERY = 16  # Gaussians between two tests whether a tile is opaque
+MARGIN = 1e-3  # pixels added to a footprint before culling, to allow for rounding
 
 # A bare Python number would turn float32 arithmetic into float64.
 ZERO, ONE, CAP, LOW, STOP = map(np.float32, (0, 1, ALPHA_CAP, ALPHA_MIN, T_MIN))
-# Adding 1.5 * 2^23 rounds to an integer, whose bits then are the lowest of the sum.
+# Adding 1.5 * 2^23 rounds to an integer, which then is in the lowest bits of the sum.
 ROUND, MANTISSA, UNIT_BITS = np.float32(1.5 * 2**23), np.int32(23), np.int32(127 << 23)
 FAINT = np.float32(40)  # 2^-40 is below any threshold
 # 2^f for |f| <= 1/2 to 2e-7: interpolation at Chebyshev nodes.
@@ -60,7 +64,7 @@ E0, E1, E2, E3, E4, E5 = map(
 def by_depth(records: Array, seen: Any) -> Layer:
     """The visible Gaussians from near to far; equal depths keep their order.
 
-    A radix sort: the bits of positive floats are ordered as the floats are.
+    A radix sort: the bits of positive floats have the order of the floats.
     """
     n = 0
     for i in range(len(seen)):
@@ -100,7 +104,7 @@ def _radix_pass(keys: Any, order: Indices, shift: Any) -> Any:
 
 @compiled()
 def _tiles(low: float, high: float, count: int) -> tuple[int, int]:
-    """Tiles, first and one past the last, with a pixel centre between two coordinates."""
+    """Tiles (first, one past the last) with a pixel centre between two coordinates."""
     first = math.floor((max(low, 0.0) - 0.5) / TILE)  # up to half a pixel too many: harmless
     last = math.floor((min(high, 1.0 * TILE * count) - 0.5) / TILE) + 1
     return max(int(first), 0), min(int(last), count)
@@ -108,7 +112,7 @@ def _tiles(low: float, high: float, count: int) -> tuple[int, int]:
 
 @compiled()
 def bin_strips(records: Array, strips: int) -> tuple[Any, Indices]:
-    """Gaussians that touch each strip of tiles: where its list starts, and the lists, near first.
+    """Gaussians that touch each strip of tiles: the start of each list, and the lists, near first.
 
     The first pass counts, the second fills.
     """
@@ -127,7 +131,7 @@ def bin_strips(records: Array, strips: int) -> tuple[Any, Indices]:
             for s in range(strips):
                 start[s + 1] += start[s]
             filled = np.empty(start[strips], np.int32)
-    for s in range(strips, 0, -1):  # filling moved every start to the next one's place
+    for s in range(strips, 0, -1):  # filling moved every start to that of the next list
         start[s] = start[s - 1]
     start[0] = 0
     return start, filled
@@ -147,7 +151,7 @@ def _edge(records: Array, n: int, dy: float) -> float:
 def _tile_span(records: Array, n: int, y0: int, tiles: int) -> tuple[int, int]:
     """Tiles of the strip from row ``y0`` that the footprint touches.
 
-    Exact for the ellipse: its widest point in the strip is the widest of all or on the border.
+    Exact for the ellipse: its widest point in the strip is its widest point or on the border.
     """
     top = max(np.float64(y0 - records[n, IY] + records[n, HY]), -np.float64(records[n, EXT_Y]))
     bottom = min(
@@ -163,7 +167,7 @@ def _tile_span(records: Array, n: int, y0: int, tiles: int) -> tuple[int, int]:
 
 @compiled()
 def bin_tiles(records: Array, members: Indices, y0: int, tiles: int) -> tuple[Any, Indices]:
-    """The same for the tiles of one strip, whose Gaussians are ``members``."""
+    """The same for the tiles of one strip with Gaussians ``members``."""
     spans = np.empty((len(members), 2), np.int32)
     start = np.zeros(tiles + 1, np.int64)
     for j in range(len(members)):
@@ -183,27 +187,41 @@ def bin_tiles(records: Array, members: Indices, y0: int, tiles: int) -> tuple[An
 
 # --- blend ----------------------------------------------------------------------------------------
 
-# Records are passed as array and index: a view of one would be counted, and all threads count the
-# views of an array in one place.
+# Records are passed as array and index: a view would be reference-counted, and all threads share
+# one counter per array.
 
-# A tile is its blocks one after the other, and a block its planes: transmittance, colour, depth.
-# Unsigned, because numba guards a signed index against being negative, which stops the compiler
-# from taking eight pixels at a time.
+# A tile consists of blocks, a block of planes: transmittance, colour, depth. Indices are unsigned
+# because numba tests signed ones for being negative, which prevents vectorisation.
 BLOCK = np.uint64(BLOCK_X * BLOCK_Y)
 T_PLANE, R_PLANE, G_PLANE, B_PLANE, D_PLANE = (np.uint64(i) * BLOCK for i in range(5))
 PLANES = np.uint64(5)
+# With labels each slot has the same blocks. Their planes are sums over its Gaussians: the weight,
+# the weight times depth, and both again for the squared transmittance (light that passes twice).
+WEIGHT, FAR, WEIGHT_TWICE, FAR_TWICE = (np.uint64(i) * BLOCK for i in range(4))
+SUMS = np.uint64(4)
+SLOT = SUMS * np.uint64(TILE * TILE)  # numbers of a slot
 WIDE, HIGH = TILE // BLOCK_X, TILE // BLOCK_Y  # blocks in a tile
 ALL = (1 << WIDE * HIGH) - 1  # of them, as bits
 GRID_Y, GRID_X = np.divmod(np.arange(BLOCK, dtype=np.float32), np.float32(BLOCK_X))
 
 
 @compiled()
-def _splat(records: Array, n: int, x0: int, y0: int, tile: Array, closed: int) -> int:
+def _splat(
+    records: Array,
+    n: int,
+    x0: int,
+    y0: int,
+    tile: Array,
+    closed: int,
+    slopes: Array | None,
+    slot: int,
+    sums: Array,
+) -> int:
     """Blend one Gaussian into the blocks of a tile that its box touches; returns how many.
 
-    The bits of ``closed`` are blocks in which nothing can be seen any more.
+    The bits of ``closed`` are blocks that are already opaque.
     """
-    blocks = 0
+    blocks, first = 0, np.uint64(slot) * SLOT
     hx, hy = (
         np.float32(x0 - records[n, IX]) + records[n, HX],
         np.float32(y0 - records[n, IY]) + records[n, HY],
@@ -222,17 +240,30 @@ def _splat(records: Array, n: int, x0: int, y0: int, tile: Array, closed: int) -
                 continue
             if (closed >> (j * WIDE + i)) & 1:
                 continue
-            _blend(records, n, dx, dy, np.uint64(j * WIDE + i) * PLANES * BLOCK, tile)
+            at = np.uint64(j * WIDE + i) * BLOCK
+            _blend(records, n, dx, dy, at * PLANES, tile, slopes, first + at * SUMS, sums)
             blocks += 1
     return blocks
 
 
 @compiled("contract", "nsz")
-def _blend(records: Array, n: int, hx: np.float32, hy: np.float32, at: Any, tile: Array) -> None:
+def _blend(
+    records: Array,
+    n: int,
+    hx: np.float32,
+    hy: np.float32,
+    at: Any,
+    tile: Array,
+    slopes: Array | None,
+    base: Any,
+    sums: Array,
+) -> None:
     """Blend one Gaussian into the block at index ``at``, whose first pixel is ``hx, hy`` from it.
 
-    A pixel that has become opaque keeps its transmittance with the sign changed: every later weight
-    is then discarded by the same test.
+    A pixel that has become opaque keeps its transmittance with the sign changed, so that the same
+    test discards every later weight. With ``slopes`` its weight and depth are added to the sums of
+    its slot, from ``base`` on: a sheet that reduces the light from ``t`` to ``left`` reduces its
+    square from ``t^2`` to ``left^2``. Without them this code is not compiled.
     """
     ux, vy, o, slope = (
         records[n, A],
@@ -246,6 +277,9 @@ def _blend(records: Array, n: int, hx: np.float32, hy: np.float32, at: Any, tile
         records[n, BLUE],
         records[n, DEPTH],
     )
+    zx, zy = ZERO, ZERO
+    if slopes is not None:
+        zx, zy = slopes[n, 0], slopes[n, 1]
     for k in range(BLOCK):
         dx, dy = GRID_X[k] + hx, GRID_Y[k] + hy
         u, v = ux * dx + slope * dy, vy * dy
@@ -266,16 +300,23 @@ def _blend(records: Array, n: int, hx: np.float32, hy: np.float32, at: Any, tile
         tile[at + k + G_PLANE] += w * green
         tile[at + k + B_PLANE] += w * blue
         tile[at + k + D_PLANE] += w * depth
+        if slopes is not None:
+            here = depth + zx * dx + zy * dy
+            sums[base + k + WEIGHT] += w
+            sums[base + k + FAR] += w * here
+            w *= t + left
+            sums[base + k + WEIGHT_TWICE] += w
+            sums[base + k + FAR_TWICE] += w * here
 
 
 @compiled()
 def _closed(tile: Array, closed: int) -> int:
-    """Blocks, as bits, behind which nothing can be seen any more; those ``closed`` before stay."""
+    """Opaque blocks, as bits; those already ``closed`` stay."""
     for block in range(WIDE * HIGH):
         if (closed >> block) & 1:
             continue
         at, hidden = np.uint64(block) * PLANES * BLOCK, 1
-        for k in range(BLOCK):  # stops at an open pixel; a maximum would compile for minutes
+        for k in range(BLOCK):  # stops at an open pixel; a maximum takes minutes to compile
             if tile[at + k] > ZERO:
                 hidden = 0
                 break
@@ -285,14 +326,14 @@ def _closed(tile: Array, closed: int) -> int:
 
 @compiled()
 def _pixel(x: int, y: int) -> Any:
-    """Where the first plane of a pixel of a tile stands."""
+    """Index of the first plane of a tile's pixel."""
     block = (y // BLOCK_Y) * WIDE + x // BLOCK_X
     return np.uint64(block) * PLANES * BLOCK + np.uint64((y % BLOCK_Y) * BLOCK_X + x % BLOCK_X)
 
 
 @compiled()
 def _clear(tile: Array, wide: int, high: int) -> None:
-    """Full transmittance and no colour; pixels outside the picture count as opaque."""
+    """Full transmittance and no colour; pixels outside the picture are opaque."""
     tile[:] = ZERO
     for y in range(TILE):
         for x in range(TILE):
@@ -315,15 +356,52 @@ def _store(tile: Array, x0: int, y0: int, background: Array, out: Array) -> None
 
 
 @compiled()
+def _label(tile: Array, sums: Array, x0: int, y0: int, labelling: Labelling) -> None:
+    """Label the pixels of a tile."""
+    for y in range(min(TILE, labelling.slot.shape[0] - y0)):
+        for x in range(min(TILE, labelling.slot.shape[1] - x0)):
+            block = np.uint64((y // BLOCK_Y) * WIDE + x // BLOCK_X)
+            k = np.uint64((y % BLOCK_Y) * BLOCK_X + x % BLOCK_X)
+            light = abs(tile[block * PLANES * BLOCK + k])
+            best, at, share = decide(
+                labelling.objects, light, sums, block * SUMS * BLOCK + k, SLOT
+            )  # fmt: skip
+            far, flow_far = ZERO, ZERO
+            if best >= 0:
+                far = sums[at + FAR] / sums[at + WEIGHT]
+                flow_far = sums[at + FAR_TWICE] / sums[at + WEIGHT_TWICE]
+            labelling.slot[y0 + y, x0 + x], labelling.share[y0 + y, x0 + x] = best, share
+            labelling.depth[y0 + y, x0 + x], labelling.flow_depth[y0 + y, x0 + x] = far, flow_far
+
+
+@compiled()
+def _room(labelling: Labelling | None) -> Array:
+    """Room for the sums of a tile."""
+    if labelling is None:
+        return np.empty(0, np.float32)
+    return np.empty(np.uint64(labelling.objects + 1) * SLOT, np.float32)
+
+
+@compiled()
 def _blend_lists(
-    records: Array, rows: Indices, a: Indices, b: Indices, x0: int, y0: int, tile: Array
+    records: Array,
+    rows: Indices,
+    a: Indices,
+    b: Indices,
+    x0: int,
+    y0: int,
+    tile: Array,
+    labelling: Labelling | None,
+    sums: Array,
 ) -> tuple[int, int]:
     """Blend two lists of records, each near to far, as if they had been sorted together.
 
-    Of two equally far the lower row is in front. Returns how many of the first list were needed,
-    and the blocks blended.
+    At equal depth the lower row is in front. Returns how many of the first list were needed, and
+    the number of blended blocks.
     """
     i, j, blocks, closed = 0, 0, 0, 0
+    if labelling is not None:
+        sums[:] = ZERO
     while i < len(a) or j < len(b):
         if (i + j) % CHECK_EVERY == 0:
             closed = _closed(tile, closed)
@@ -335,31 +413,45 @@ def _blend_lists(
             first = near < far or (near == far and rows[a[i]] < rows[b[j]])
         at = a[i] if first else b[j]
         i, j = i + first, j + (not first)
-        blocks += _splat(records, at, x0, y0, tile, closed)
+        if labelling is None:
+            blocks += _splat(records, at, x0, y0, tile, closed, None, 0, sums)
+        else:
+            slot = labelling.slots[at]
+            blocks += _splat(records, at, x0, y0, tile, closed, labelling.slopes, slot, sums)
     return i, blocks
 
 
 @compiled()
 def draw_strip(
-    records: Array, members: Indices, strip: int, background: Array, out: Array
+    records: Array,
+    members: Indices,
+    strip: int,
+    background: Array,
+    out: Array,
+    labelling: Labelling | None,
 ) -> tuple[Any, Indices, int]:
     """Draw one strip of tiles; returns each tile's list as far as it was needed, blended pixels.
 
-    The lists are where each one starts ``(tiles + 1,)`` and all of them in one.
+    The lists come as their starts ``(tiles + 1,)`` and as one array. With ``labelling`` the strip
+    is labelled too.
     """
     y0, tiles = strip * TILE, -(-out.shape[1] // TILE)
     start, filled = bin_tiles(records, members, y0, tiles)
     tile, none = np.empty(5 * TILE * TILE, np.float32), filled[:0]
-    needed, kept, blocks = np.zeros(tiles + 1, np.int64), 0, 0
+    needed, kept, blocks, sums = np.zeros(tiles + 1, np.int64), 0, 0, _room(labelling)
     for t in range(tiles):
         _clear(tile, out.shape[1] - t * TILE, out.shape[0] - y0)
         its = filled[start[t] : start[t + 1]]
-        count, more = _blend_lists(records, none, its, none, t * TILE, y0, tile)
-        for j in range(count):  # to the left: nothing that is still to be read is overwritten
+        count, more = _blend_lists(
+            records, none, its, none, t * TILE, y0, tile, labelling, sums
+        )  # fmt: skip
+        for j in range(count):  # moves to the left, so nothing unread is overwritten
             filled[kept + j] = its[j]
         kept, blocks = kept + count, blocks + more
         needed[t + 1] = kept
         _store(tile, t * TILE, y0, background, out)
+        if labelling is not None:
+            _label(tile, sums, t * TILE, y0, labelling)
     return needed, filled[:kept], blocks * BLOCK_X * BLOCK_Y
 
 
@@ -385,21 +477,29 @@ def redraw_strip(
     strip: int,
     background: Array,
     out: Array,
+    labelling: Labelling | None,
 ) -> int:
-    """Draw the tiles of a strip that ``members`` touch, or that have a still one that ``changed``.
+    """Draw the tiles of a strip that ``members`` touch, or that hold a static one that ``changed``.
 
-    ``start`` and ``lists`` are those that :func:`draw_strip` gave for the still Gaussians, which
-    come first among the records. Whatever comes in between only makes a tile opaque earlier, so the
-    lists are long enough. Returns how many pixels were blended.
+    ``start`` and ``lists`` are what :func:`draw_strip` returned for the static Gaussians, which
+    come first among the records. Gaussians in between only make a tile opaque earlier, so the lists
+    are long enough. Returns the number of blended pixels. With ``labelling`` the tiles that
+    ``members`` touch are labelled too; the others changed because of a shadow, which affects only
+    colours.
     """
     y0, tiles = strip * TILE, -(-out.shape[1] // TILE)
     begin, filled = bin_tiles(records, members, y0, tiles)
-    tile, blocks = np.empty(5 * TILE * TILE, np.float32), 0
+    tile, blocks, sums = np.empty(5 * TILE * TILE, np.float32), 0, _room(labelling)
     for t in range(tiles):
         its, new = lists[start[t] : start[t + 1]], filled[begin[t] : begin[t + 1]]
         if not (len(new) or _any(changed, its)):
             continue
         _clear(tile, out.shape[1] - t * TILE, out.shape[0] - y0)
-        blocks += _blend_lists(records, rows, its, new, t * TILE, y0, tile)[1]
-        _store(tile, t * TILE, y0, background, out)
+        x0 = t * TILE
+        if labelling is not None and len(new):
+            blocks += _blend_lists(records, rows, its, new, x0, y0, tile, labelling, sums)[1]
+            _label(tile, sums, x0, y0, labelling)
+        else:
+            blocks += _blend_lists(records, rows, its, new, x0, y0, tile, None, sums)[1]
+        _store(tile, x0, y0, background, out)
     return blocks * BLOCK_X * BLOCK_Y

@@ -1,17 +1,15 @@
 """The CUDA rasteriser of gsplat 1.5 behind our signature; needs the extra ``newtongs[gpu]``.
 
-Its defaults (low-pass 0.3, near plane 0.01, cut at 1/255, cap at 0.999) are the numbers of
-``footprint``; only what differs from the defaults is passed. gsplat compiles itself on the first
-call, which takes minutes.
+Its defaults (low-pass 0.3, near plane 0.01, cut at 1/255, cap at 0.999) are the constants of
+``splat``; only differing values are passed. gsplat compiles itself on the first call, which takes
+minutes.
 """
 
 import torch
 
-from ..errors import InputError
+from ..base.errors import InputError
 from ..scene.transform import unpack_symmetric
-from .footprint import EPS2D, NEAR
-from .prepare import Splat
-from .rendering import Rendering
+from .splat import EPS2D, NEAR, Rendering, Splat
 
 try:
     from gsplat import rasterization
@@ -23,7 +21,7 @@ except ImportError as error:
 
 @torch.no_grad()
 def draw(splat: Splat) -> Rendering:
-    """The picture. One camera, hence the leading ones in what gsplat takes and gives."""
+    """The picture. gsplat takes batches of cameras; ours have one."""
     if splat.means.device.type != "cuda":
         raise InputError(
             f"the gsplat renderer takes a scene on a CUDA device, got {splat.means.device}; "

@@ -1,15 +1,18 @@
-"""What a picture's labels are, whatever renderer makes them, and how a pixel is decided.
+"""Labels, for every renderer: which object each pixel shows, and how far away it is.
 
-Numba's cache knows this file's own text alone: after changing what is compiled here, remove the
-``__pycache__`` beside it.
+Every Gaussian belongs to a slot: an object, or the rest. A pixel belongs to the slot with the
+largest share of its light, or to none where most of its light is background colour. Its depth
+is the mean over that slot alone, weighted as the colours are: at an edge it is the depth of what
+the pixel shows, not of a place between two objects.
 """
 
 from typing import Any, NamedTuple
 
 import numpy as np
 
+from ..base.jit import compiled
+from ..base.types import Array
 from ..scene import Camera
-from .ewa_records import Array, compiled
 
 NOTHING = -1  # slot of a pixel that shows the background colour
 
@@ -18,32 +21,44 @@ class Labels(NamedTuple):
     """One picture's, each ``(H, W)``."""
 
     slot: Any
-    """int16: which slot is seen, or -1."""
+    """int16: the visible slot, or -1."""
     depth: Array
-    """Of the surface, along the camera's axis, in scene units; 0 where nothing is seen."""
+    """Of the surface, along the camera's axis, in scene units; 0 where nothing is visible."""
     share: Array
-    """Part of the pixel's light, 0 to 1: of an object that which comes from it; of the rest, or of
-    nothing, all that does not come from objects, since neither of the two moves."""
+    """Fraction of the pixel's light, 0 to 1: for an object, the light that comes from it; for the
+    rest or for nothing, all light that does not come from objects, since neither of them moves."""
     flow_depth: Array
-    """Of the point whose motion is the pixel's; 0 where nothing is seen.
+    """Of the point whose motion the pixel has; 0 where nothing is visible.
 
-    The mean by the square of the transmittance, where ``depth`` goes by the transmittance. Think of
-    matter in grains of equal optical depth, each with a colour of its own: a grain shows as bright
-    as the transmittance to it, and as it moves, its detail moves. One flow for all of them leaves
-    the least squared difference, in the mean, if it weighs them by the square of that brightness.
-    That Gaussians differ in optical depth is left aside.
+    Its mean is weighted by the square of the transmittance, that of ``depth`` by the transmittance.
+    Think of matter as grains of equal optical depth, each with its own colour: a grain appears as
+    bright as the transmittance in front of it, and its detail moves with it. One flow for all
+    grains has the least expected squared error if they are weighted by the square of their
+    brightness. Differences in optical depth between Gaussians are neglected.
     """
 
     @classmethod
     def empty(cls, camera: Camera) -> "Labels":
-        """Not filled yet."""
+        """Uninitialised arrays."""
         size = camera.height, camera.width
         kinds = np.int16, np.float32, np.float32, np.float32
         return cls(*(np.empty(size, kind) for kind in kinds))
 
     def copy(self) -> "Labels":
-        """One that may be written to."""
+        """A copy that may be written to."""
         return Labels(*(x.copy() for x in self))
+
+
+class Labelling(NamedTuple):
+    """What the labels of a picture need, and where they are written."""
+
+    slots: Any  # (n,) int16: slot of each record
+    slopes: Array  # (n, 2): how its depth changes over the picture; (0, 2) for steady
+    objects: int
+    slot: Any  # this and the next three as in Labels
+    depth: Array
+    share: Array
+    flow_depth: Array
 
 
 @compiled()

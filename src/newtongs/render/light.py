@@ -7,9 +7,10 @@ index ``round(u)`` is its middle. (Elsewhere a pixel's centre is its index plus 
 therefore lies half a pixel to the lower right of the others, on average.) A weight is kernel times
 opacity and is dropped below 1e-4. Weights, weighted depths and weighted colours are summed. Where
 the sum of weights passes 1 it is clamped to the pixel's alpha, and colours would blow up if their
-sum were not scaled alike: colour is ``alpha * (sum w c / sum w) + (1 - alpha) * background``, depth
-is ``sum w d / sum w``. Nonpositive depths are discarded. There is no occlusion: a Gaussian behind
-another shines through. The 3D covariance plays no part.
+sum were not scaled in the same way: colour is
+``alpha * (sum w c / sum w) + (1 - alpha) * background``, depth is ``sum w d / sum w``. Non-positive
+depths are discarded. There is no occlusion: a Gaussian behind another shines through. The 3D
+covariance plays no part.
 
 Because the stencil is the same for all, the sum is a convolution: N values are added to a picture
 of points, and that is blurred along its rows and columns, 18 operations a pixel instead of 81 a
@@ -22,17 +23,16 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor
 
-from ..errors import InputError
+from ..base.errors import InputError
+from ..base.state import as_tensor
+from ..base.types import Vec3
 from ..scene import Camera
 from ..scene.gaussians import SH_C0
-from ..state import as_tensor
-from ..types import Vec3
-from .prepare import Splat
-from .rendering import Rendering
+from .splat import Rendering, Splat
 
 SIGMA = 1.6  # pixels
 WEIGHT_MIN = 1e-4
-BYTES_AT_A_TIME = 2**21  # of one chunk: more does not fit the cache and takes three times as long
+BYTES_AT_A_TIME = 2**21  # per chunk: larger ones exceed the cache and take three times as long
 FAINT_AT_A_TIME = 2**14  # Gaussians
 
 
@@ -67,7 +67,7 @@ def render_light(
         colors: RGB ``(N, 3)`` or ``(F, N, 3)``.
         opacities: ``(N,)`` or ``(F, N)``.
         cameras: ``C`` of them.
-        background: RGB where nothing is.
+        background: RGB of empty pixels.
         sigma: standard deviation of a splat in pixels.
 
     Returns:
@@ -128,7 +128,7 @@ def _project(means: Vec3, cameras: Sequence[Camera]) -> tuple[Tensor, Tensor]:
 
 
 def _values(depth: Tensor, colors: Tensor, opacities: Tensor) -> Tensor:
-    """What each Gaussian adds at its centre: ``(F, C, 5, N)`` of o, o depth, o colour."""
+    """Values that each Gaussian adds at its centre: ``(F, C, 5, N)`` of o, o depth, o colour."""
     o = opacities[:, None].expand_as(depth)
     rgb = (opacities.unsqueeze(-1) * colors).mT[:, None].expand(-1, depth.shape[1], -1, -1)
     return torch.cat([torch.stack([o, o * depth], dim=2), rgb], dim=2)
@@ -187,7 +187,7 @@ def _add_faint(
     j, i = side.repeat_interleave(len(line)), side.repeat(len(line))
     weights = out.new_tensor(line)
     kernel = weights[i] * weights[j]
-    # A picture of rows of five, because index_add_ goes by rows.
+    # Rows of five numbers, because index_add_ adds rows.
     rows = out.new_zeros(out.shape[0] * out.shape[1] * height * width, 5)
     for part in torch.arange(len(n), device=out.device).split(FAINT_AT_A_TIME):
         v = values.flatten(0, 1)[image[part], :, n[part]]

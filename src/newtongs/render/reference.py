@@ -1,7 +1,7 @@
 """Gaussian splatting as a formula: every Gaussian on every pixel, in float64, without tiles.
 
-Slow on purpose; the specification that the fast renderers are tested against. It shares with them
-the numbers of ``footprint`` and nothing else.
+Slow on purpose: the specification that the fast renderers are tested against. It shares only the
+constants of ``splat`` with them.
 """
 
 import math
@@ -9,11 +9,9 @@ import math
 import torch
 from torch import Tensor
 
-from .. import rotations
+from ..base import rotations
 from ..scene.transform import unpack_symmetric
-from .footprint import ALPHA_CAP, ALPHA_MIN, EPS2D, NEAR, T_MIN, VIEW_MARGIN
-from .prepare import Splat
-from .rendering import Rendering
+from .splat import ALPHA_CAP, ALPHA_MIN, EPS2D, NEAR, T_MIN, VIEW_MARGIN, Rendering, Splat
 
 PIXELS_AT_A_TIME = 2**22  # times Gaussians
 
@@ -25,11 +23,11 @@ def draw(splat: Splat) -> Rendering:
 
 @torch.no_grad()
 def draw_with_margin(splat: Splat) -> tuple[Rendering, Tensor]:
-    """The picture, and how far each pixel ``(H, W)`` is from deciding otherwise.
+    """The picture, and how far each pixel ``(H, W)`` is from a different decision.
 
-    A contribution just below 1/255 is dropped and one just above is kept, and the last Gaussian of
-    an opaque pixel likewise: there another rounding gives another picture. The margin is the least
-    relative distance of an alpha or a transmittance from its threshold.
+    A contribution just below 1/255 is dropped and one just above is kept; the same holds for the
+    last Gaussian of an opaque pixel. There, different rounding gives a different picture. The
+    margin is the smallest relative distance of an alpha or a transmittance from its threshold.
     """
     camera, (mean, conic, depth, order) = splat.camera, _project(splat)
     opacity, color = splat.opacities.double()[order], _colors(splat.darkened())[order]
@@ -135,7 +133,7 @@ def spherical_harmonics(d: Tensor, count: int) -> Tensor:
 
 
 def _factor(degree: int, m: int) -> float:
-    """What makes the harmonics orthonormal on the sphere."""
+    """Normalisation of the harmonics on the sphere."""
     ratio = math.factorial(degree - m) / math.factorial(degree + m)
     return math.sqrt((1 + (m > 0)) * (2 * degree + 1) / (4 * math.pi) * ratio)
 

@@ -1,13 +1,10 @@
-"""Which Gaussians the pixels of ``steady`` meet, and where: intervals of depth, compiled.
+"""Which Gaussians the pixels of ``steady`` meet, and at which depths, compiled.
 
-Eight pixels of a row are taken together: the compiler makes vectors of them, so exponentials and
-logarithms are written out here. All of it is float64.
+Eight pixels of a row are processed together so that the compiler can vectorise them; exponentials
+and logarithms are written out for the same reason. Everything is float64.
 
-What a pixel needs lies in the lines of two arrays. With an array of its own for each, passing them
-on and counting the references to them would take longer than what a pixel has to compute.
-
-Numba's cache knows this file's own text alone: after changing a constant that is imported here,
-remove the ``__pycache__`` beside it.
+A pixel's data are the lines of two arrays. With separate arrays, passing them and counting their
+references would cost more than a pixel's arithmetic.
 """
 
 import math
@@ -16,7 +13,9 @@ from typing import Any, TypeAlias
 import numpy as np
 import numpy.typing as npt
 
-from .ewa_records import (
+from ..base.jit import compiled
+from ..base.types import Array
+from .ewa_project import (
     DEPTH,
     HX,
     HY,
@@ -25,41 +24,38 @@ from .ewa_records import (
     OPACITY,
     P_MAX,
     A,
-    Array,
     B,
     G,
     Indices,
-    compiled,
 )  # fmt: skip
 from .ewa_tiles import BLOCK_X
-from .footprint import ALPHA_CAP, T_MIN
+from .splat import ALPHA_CAP, T_MIN
 
 Numbers: TypeAlias = npt.NDArray[np.float64]
 
-# Columns of a Gaussian's line: by what part its depth changes with x and y, at its centre; half its
-# interval, and one over all of it.
+# Columns of a Gaussian's line: relative change of its depth with x and y at its centre; half its
+# interval, and one over the whole interval.
 SLOPE_X, SLOPE_Y, HALF, SPARSE = range(4)
 COLUMNS = 4
-# Half of the evenly filled interval with the same variance as the Gaussian is this many deviations.
+# A uniform interval with the Gaussian's variance is twice this many standard deviations long.
 SPREAD = math.sqrt(3)
-LEAST = 1e-6  # of its depth: half an interval is no shorter, or its density would be infinite
+LEAST = 1e-6  # half an interval over its depth, at least: shorter ones have infinite density
 
-# The inverse of the depth of a plane is linear in the picture. A large Gaussian of a floor would
-# reach the horizon; this part of its nearness at the centre is the least.
+# The inverse depth of a plane is linear in the picture. A large Gaussian of a floor would reach the
+# horizon, so its nearness is at least this fraction of that at the centre.
 GRAZING = 0.1
 
 LN2 = math.log(2)
-OPAQUE = -math.log(T_MIN)  # optical depth behind which nothing is seen
-FIRST_LOOK = 16  # Gaussians of a pixel before the first look at whether it is opaque already
-LOOK_EVERY = 8  # Gaussians of a block between two looks
-RUN = 12  # keys that insertion sorts faster than merging does
+OPAQUE = -math.log(T_MIN)  # optical depth that hides everything behind it
+FIRST_LOOK = 16  # Gaussians of a pixel before the first test whether it is opaque
+LOOK_EVERY = 8  # Gaussians of a block between two tests
+RUN = 12  # keys up to which insertion sort beats merging
 
-# Adding 1.5 * 2^52 rounds to an integer, whose bits then are the lowest of the sum.
+# Adding 1.5 * 2^52 rounds to an integer, which then is in the lowest bits of the sum.
 ROUND, MANTISSA, UNIT_BITS = 1.5 * 2.0**52, np.int64(52), np.int64(1023 << 52)
 ROOT_BITS = np.float64(math.sqrt(0.5)).view(np.int64)
 MOST_TURNS = 1000.0  # 2^-1000 is nothing
-# Unsigned, because numba guards a signed index against being negative, which stops the compiler
-# from taking several pixels at a time.
+# Unsigned, because numba tests signed indices for being negative, which prevents vectorisation.
 WIDTH = np.uint64(BLOCK_X)
 ACROSS = np.arange(BLOCK_X, dtype=np.float64)
 
@@ -92,14 +88,14 @@ P_PLANE, DENSITY_PLANE, Z_PLANE = (np.uint64(i) * WIDTH for i in range(3))
 
 @compiled()
 def make_room(longest: int) -> tuple[Numbers, Indices]:
-    """The two arrays, for lists of Gaussians of this length: twice as many events and some more."""
+    """The two arrays, for lists of this length: twice as many events, and some more."""
     n = 2 * longest + 4 * BLOCK_X
     return np.empty((LINES, n), np.float64), np.empty((PLACES, n), np.int32)
 
 
 @compiled()
 def make_lines(records: Array, lines: Any) -> None:
-    """From slopes and deviations as ``depth_lines`` gives them to lines, in place."""
+    """Turn the slopes and deviations of ``depth_lines`` into lines, in place."""
     for i in range(len(records)):
         x, y, deviation = lines[i, SLOPE_X], lines[i, SLOPE_Y], lines[i, HALF]
         if not (abs(x) + abs(y) + deviation < np.inf):  # NaN fails too: taken as flat and facing us
@@ -115,7 +111,7 @@ def make_lines(records: Array, lines: Any) -> None:
 
 @compiled("contract", inside=True)
 def halved(p: float) -> tuple[float, float]:
-    """``2^-p`` for ``p >= 0``, to 1e-11, and 1 less that, to 3e-11 of itself."""
+    """``2^-p`` for ``p >= 0``, to 1e-11, and ``1 - 2^-p`` to a relative 3e-11."""
     p = p if p < MOST_TURNS else MOST_TURNS
     shifted = ROUND - p
     turns = ROUND - shifted
@@ -132,7 +128,7 @@ def halved(p: float) -> tuple[float, float]:
 
 @compiled("contract", inside=True)
 def _optical_depth(alpha: float) -> float:
-    """``-log(1 - alpha)``, to 1e-11 of itself for what is not too faint to be drawn."""
+    """``-log(1 - alpha)``, to a relative 1e-11 for every alpha that is drawn."""
     bits = np.float64(1 - alpha).view(np.int64)
     power = (bits - ROOT_BITS) >> MANTISSA
     m = np.int64(bits - (power << MANTISSA)).view(np.float64)  # from sqrt(1/2) to sqrt(2)
@@ -147,7 +143,7 @@ def _optical_depth(alpha: float) -> float:
 
 @compiled(inside=True)
 def _least(records: Array, n: int, dx: float, dy: float) -> float:
-    """The least exponent of a row of pixels, or less: that of the nearest point between them."""
+    """A lower bound of the exponents of a row of pixels: that of the nearest point between them."""
     slant, v = records[n, G] * dy, records[n, B] * dy
     u = records[n, A] * max(max(dx - slant, slant - dx - (BLOCK_X - 1)), 0.0)
     return u * u + v * v
@@ -155,7 +151,7 @@ def _least(records: Array, n: int, dx: float, dy: float) -> float:
 
 @compiled("contract", "nsz", inside=True)
 def _cross(records: Array, lines: Numbers, n: int, hx: float, dy: float, numbers: Numbers) -> None:
-    """What the pixels of a row, the first of which is ``hx, dy`` from it, meet of a Gaussian."""
+    """Exponents, densities and depths of a Gaussian for a row of pixels from ``hx, dy`` on."""
     a, o, z = float(records[n, A]), float(records[n, OPACITY]), records[n, DEPTH]
     v, slant = records[n, B] * dy, records[n, G] * dy
     slope_x, left, sparse = lines[n, SLOPE_X], 1 - lines[n, SLOPE_Y] * dy, lines[n, SPARSE]
@@ -174,7 +170,7 @@ def _cross(records: Array, lines: Numbers, n: int, hx: float, dy: float, numbers
 
 @compiled()
 def _opaque(numbers: Numbers, i: int, count: int, front: float) -> bool:
-    """Whether nothing from ``front`` on can be seen behind what ends before it."""
+    """Whether the intervals that end before ``front`` are opaque together."""
     total = 0.0
     for k in range(count):
         if numbers[END + i, k] <= front:
@@ -207,8 +203,8 @@ def meet(
 ) -> None:
     """The intervals of the Gaussians that the ``wide`` pixels of a row meet, from ``x0`` on.
 
-    The ``count`` ones of the block come in the order of their fronts: a pixel that is opaque before
-    the next front is done.
+    The block's ``count`` Gaussians are visited in the order of their fronts: a pixel that is opaque
+    before the next front is done.
     """
     for i in range(BLOCK_X):
         places[COUNT, i], places[LOOK, i] = 0, FIRST_LOOK
@@ -227,7 +223,7 @@ def meet(
         if _least(records, n, dx, dy) > p_max:
             continue
         _cross(records, lines, n, dx, dy, numbers)
-        for i in range(BLOCK_X):  # stored in any case: a branch would be guessed wrong too often
+        for i in range(BLOCK_X):  # stored unconditionally: a branch would be mispredicted too often
             k, z = places[COUNT, i], numbers[CROSSED, i + Z_PLANE]
             places[i, k], numbers[DENSITY + i, k] = n, numbers[CROSSED, i + DENSITY_PLANE]
             numbers[BEGIN + i, k], numbers[END + i, k] = z - half, z + half
@@ -240,7 +236,7 @@ def meet(
 
 @compiled()
 def _merge(keys: Any, source: Indices, first: int, middle: int, last: int, out: Indices) -> None:
-    """Two sorted runs into one; of equal keys the first run's come first."""
+    """Merge two sorted runs, stably."""
     i, j = first, middle
     for k in range(first, last):
         if i < middle and (j >= last or keys[source[i]] <= keys[source[j]]):
@@ -253,7 +249,7 @@ def _merge(keys: Any, source: Indices, first: int, middle: int, last: int, out: 
 
 @compiled()
 def sort(keys: Any, n: int, order: Indices, spare: Indices) -> None:
-    """Indices of the first ``n`` keys into ``order``, smallest first; equal ones stay in order.
+    """Sort indices of the first ``n`` keys into ``order``, stably.
 
     Short runs by insertion, then merged: the keys of a pixel are few and nearly sorted.
     """

@@ -1,20 +1,19 @@
-"""The blending of ``steady``, compiled: tile after tile, in blocks, and a row of pixels at a time.
+"""The blending of ``steady``, compiled: tile by tile, in blocks, one row of pixels at a time.
 
 A pixel's Gaussians are intervals of depth, each with its optical depth spread evenly over it:
 ``steady_meet`` finds them, and ``steady_walk`` blends them.
-
-Numba's cache knows this file's own text alone: after changing what is imported here, remove the
-``__pycache__`` beside it.
 """
 
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 
-from .ewa_records import DEPTH, EXT_X, EXT_Y, HX, HY, IX, IY, Array, Indices, compiled
+from ..base.jit import compiled
+from ..base.types import Array
+from .ewa_project import DEPTH, EXT_X, EXT_Y, HX, HY, IX, IY, Indices
 from .ewa_tiles import BLOCK_X, BLOCK_Y, MARGIN, TILE, bin_tiles
-from .footprint import NEAR
-from .labels import decide
+from .labels import Labelling, decide
+from .splat import NEAR
 from .steady_meet import (
     BY_FRONT,
     FRONT,
@@ -32,17 +31,6 @@ from .steady_meet import (
 from .steady_walk import FAR, FAR_TWICE, SUMS, WEIGHT, WEIGHT_TWICE, follow
 
 
-class Naming(NamedTuple):
-    """What the labels of a picture need, and where they are written."""
-
-    slots: Any  # (n,) int16: slot of each record
-    objects: int
-    slot: Any  # this and the next three as in Labels
-    depth: Array
-    share: Array
-    flow_depth: Array
-
-
 @compiled("contract")
 def _touching(
     records: Array, lines: Numbers, its: Indices, x0: int, y0: int, numbers: Numbers,
@@ -50,7 +38,7 @@ def _touching(
 ) -> int:  # fmt: skip
     """Find those of a tile's Gaussians whose box touches the block from pixel ``x0, y0``.
 
-    Nearness is linear in the picture, so that it is largest in a corner of the block.
+    Nearness is linear in the picture, so it is largest in a corner of the block.
     """
     count = 0
     for j in range(len(its)):
@@ -70,20 +58,20 @@ def _touching(
 
 
 @compiled()
-def _name(naming: Naming, sums: Numbers, light: float, y: int, x: int) -> None:
+def _label(labelling: Labelling, sums: Numbers, light: float, y: int, x: int) -> None:
     """Label a pixel.
 
-    Depth is where the light comes from and not the middles of the intervals, which are those that
-    ``ewa`` takes. The factory's ball is not opaque at once: middles lie 1.5 percent of its radius
-    below its skin, and this 0.1. Of a thick Gaussian that is opaque, it is the front.
+    Depth is where the light comes from, not the middles of the intervals, which ``ewa`` uses. The
+    factory's ball is slightly translucent: the middles lie 1.5 percent of its radius below the
+    surface, this depth 0.1 percent. For a thick opaque Gaussian it is the front.
     """
-    best, at, share = decide(naming.objects, light, sums, 0, SUMS)
+    best, at, share = decide(labelling.objects, light, sums, 0, SUMS)
     z, flow_z = 0.0, 0.0
-    if best >= 0:  # what surrounds the camera begins behind it
+    if best >= 0:  # an interval around the camera starts behind it
         z = max(sums[at + FAR] / sums[at + WEIGHT], NEAR)
         flow_z = max(sums[at + FAR_TWICE] / sums[at + WEIGHT_TWICE], NEAR)
-    naming.slot[y, x], naming.share[y, x] = best, share
-    naming.depth[y, x], naming.flow_depth[y, x] = z, flow_z
+    labelling.slot[y, x], labelling.share[y, x] = best, share
+    labelling.depth[y, x], labelling.flow_depth[y, x] = z, flow_z
 
 
 @compiled()
@@ -95,11 +83,11 @@ def draw_strip(
     wanted: Any,
     background: Array,
     out: Array,
-    naming: Naming | None,
+    labelling: Labelling | None,
 ) -> None:
-    """Draw the ``wanted (tiles,)`` tiles of a strip, whose Gaussians are ``members``.
+    """Draw the ``wanted (tiles,)`` tiles of a strip with Gaussians ``members``.
 
-    With ``naming`` they are labelled too.
+    With ``labelling`` they are labelled too.
     """
     y0, tiles = strip * TILE, -(-out.shape[1] // TILE)
     if not wanted.any():
@@ -111,8 +99,8 @@ def draw_strip(
             longest = max(longest, start[t + 1] - start[t])
     numbers, places = make_room(longest)
     slots, sums = None, np.empty(0)
-    if naming is not None:
-        slots, sums = naming.slots, np.empty(SUMS * (naming.objects + 1))
+    if labelling is not None:
+        slots, sums = labelling.slots, np.empty(SUMS * (labelling.objects + 1))
     for t in range(tiles):
         if not wanted[t]:
             continue
@@ -129,5 +117,5 @@ def draw_strip(
                         light = follow(
                             records, numbers, places, i, background, out, y, x, slots, sums
                         )
-                        if naming is not None:
-                            _name(naming, sums, light, y, x)
+                        if labelling is not None:
+                            _label(labelling, sums, light, y, x)

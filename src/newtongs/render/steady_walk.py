@@ -1,20 +1,19 @@
 """The light of one pixel of ``steady``, compiled.
 
-The ends of all its intervals are sorted; between two of them everything is constant, so that the
-light of a segment is exact: its transmittance times ``1 - exp(-optical depth)``, in the mean colour
-of what is there. First the ray is cut into segments, then the exponentials of all segments are
-computed, several at a time, then the light is followed through them.
-
-Numba's cache knows this file's own text alone: after changing what is imported here, remove the
-``__pycache__`` beside it.
+The ends of all its intervals are sorted. Between two of them everything is constant, so the light
+of a segment is exact: its transmittance times ``1 - exp(-optical depth)``, in the mean colour of
+the Gaussians there. The ray is cut into segments, then the exponentials of all segments are
+computed, several at a time, and then the light is accumulated along the ray.
 """
 
 from typing import Any, TypeAlias
 
 import numpy as np
 
-from .ewa_records import BLUE, GREEN, RED, Array, Indices, compiled
-from .footprint import NEAR
+from ..base.jit import compiled
+from ..base.types import Array
+from .ewa_project import BLUE, GREEN, RED, Indices
+from .splat import NEAR
 from .steady_meet import (
     AHEAD,
     AHEAD_TWICE,
@@ -42,18 +41,18 @@ from .steady_meet import (
     sort,
 )  # fmt: skip
 
-THIN = 1e-3  # optical depth of a segment whose light comes from all of it alike, nearly
-LOST = 1e-9  # part of the largest density so far that rounding may have spoilt
-SAFE = 1e8  # largest product of a density and an integral: what rounding spoils of it is 1e-8
-SHIFTS = 8  # a key, after which insertion gives way to merging
+THIN = 1e-3  # optical depth below which a segment emits almost uniformly
+LOST = 1e-9  # fraction of the largest density so far that may be rounding error
+SAFE = 1e8  # largest product of a density and an integral: its rounding error is 1e-8
+SHIFTS = 8  # per key, after which insertion sort gives way to merging
 AT_ONCE, ONE = 8, np.uint64(1)
 
-# Sums of a slot, its Gaussians' densities times integrals over their intervals: of the
-# transmittance, of it times the depth, and both of its square, as for light that goes twice.
+# Sums of a slot: its Gaussians' densities times integrals over their intervals, of the
+# transmittance, of the transmittance times depth, and of both for the squared transmittance.
 WEIGHT, FAR, WEIGHT_TWICE, FAR_TWICE = range(4)
 SUMS = 4
 Passed: TypeAlias = tuple[float, float, float, float]
-"""The integrals up to a place."""
+"""The integrals up to a point of the ray."""
 
 
 # --- the segments ---------------------------------------------------------------------------------
@@ -65,7 +64,7 @@ def _put_in_order(
 ) -> None:
     """Sort the ``n`` keys of a ``line`` into that of their ``values``, and ``order``.
 
-    By insertion, since they are nearly sorted; if they are not, by merging.
+    By insertion, since they are usually nearly sorted; otherwise by merging.
     """
     left = SHIFTS * n
     for k in range(n):
@@ -92,12 +91,12 @@ def _put_in_orders(numbers: Numbers, places: Indices, i: int) -> None:
     _put_in_order(numbers, places, END + i, met, ENDS, LAST)
     for k in range(met):
         places[RANK, places[LAST, k]] = k
-    numbers[BEGINS, met], places[FIRST, met] = np.inf, 0  # whatever is open ends before
+    numbers[BEGINS, met], places[FIRST, met] = np.inf, 0  # every open interval ends before
 
 
 @compiled()
 def _added_up(numbers: Numbers, places: Indices, i: int, begun: int, ended: int) -> float:
-    """Density of what has begun and not ended."""
+    """Total density of the open intervals."""
     density = 0.0
     for j in range(begun if begun > ended else 0):
         k = places[FIRST, j]
@@ -108,7 +107,7 @@ def _added_up(numbers: Numbers, places: Indices, i: int, begun: int, ended: int)
 
 @compiled(inside=True)
 def _whole(count: int) -> int:
-    """The next multiple of what the compiler takes at a time."""
+    """The next multiple of the vector length."""
     return (count + AT_ONCE - 1) & -AT_ONCE
 
 
@@ -125,7 +124,7 @@ def _cut(numbers: Numbers, places: Indices, i: int) -> tuple[int, int, bool]:
     while ended < met:
         begin, end = numbers[BEGINS, begun], numbers[ENDS, ended]
         next_begun, next_ended = places[FIRST, begun], places[LAST, ended]
-        ends = int(end <= begin)  # a number: a branch would be guessed wrong too often
+        ends = int(end <= begin)  # a number: a branch would be mispredicted too often
         to, k = min(begin, end), next_begun + ends * (next_ended - next_begun)
         tau += density * (to - at)
         at = to
@@ -135,7 +134,7 @@ def _cut(numbers: Numbers, places: Indices, i: int) -> tuple[int, int, bool]:
         begun, ended = begun + 1 - ends, ended + ends
         density += change
         most, densest = max(most, density), max(densest, change)
-        if density < LOST * most:  # what rounding has left would add up
+        if density < LOST * most:  # rounding errors would accumulate
             density = _added_up(numbers, places, i, begun, ended)
             most = density
         places[WHICH, count], numbers[CHANGE, count] = k, change
@@ -150,7 +149,7 @@ def _cut(numbers: Numbers, places: Indices, i: int) -> tuple[int, int, bool]:
 
 @compiled("contract")
 def _light_up(numbers: Numbers, count: int) -> None:
-    """What segments let through, and the integral of the transmittance over each."""
+    """Transmittance of each segment, and its integral over the segment."""
     for e in range(np.uint64(_whole(count))):
         density, length = numbers[DENSE, e], numbers[AT, e + ONE] - numbers[AT, e]
         left, lost = halved(density * length / LN2)
@@ -162,7 +161,7 @@ def _light_up(numbers: Numbers, count: int) -> None:
 def _ahead(density: float, length: float, left: float, lit: float) -> float:
     """The integral of the transmittance times the way into a segment, over it.
 
-    Where next to nothing is lost the formula cancels, and a series takes its place.
+    For thin segments the formula cancels, and a series takes its place.
     """
     tau = density * length
     return (lit - length * left) / density if tau > THIN else lit * length * (0.5 - tau / 12)
@@ -170,7 +169,7 @@ def _ahead(density: float, length: float, left: float, lit: float) -> float:
 
 @compiled("contract")
 def _look_into(numbers: Numbers, count: int) -> None:
-    """The integrals over each segment that only labels need."""
+    """The integrals over each segment that labels need."""
     for e in range(np.uint64(_whole(count))):
         density, length = numbers[DENSE, e], numbers[AT, e + ONE] - numbers[AT, e]
         left, lit = numbers[KEPT, e], numbers[LIT, e]
@@ -185,7 +184,7 @@ def _look_into(numbers: Numbers, count: int) -> None:
 
 @compiled("contract", inside=True)
 def _note(sums: Numbers, slot: int, change: float, passed: Passed) -> None:
-    """Take ``change`` times the integrals from the sums of a slot."""
+    """Subtract ``change`` times the integrals from the sums of a slot."""
     for q in range(SUMS):
         sums[SUMS * slot + q] -= change * passed[q]
 
@@ -202,7 +201,7 @@ def _settle(
     slots: Any,
     sums: Numbers,
 ) -> tuple[float, float, float]:
-    """The colours that what is open has added so far; its slots get what they have had."""
+    """The colours that the open intervals have added so far; their slots' sums are updated."""
     lit, r, g, b = passed[0], 0.0, 0.0, 0.0
     for j in range(begun if begun > ended else 0):
         k = places[FIRST, j]
@@ -221,7 +220,7 @@ def _settle(
 
 @compiled()
 def _begun(numbers: Numbers, count: int) -> int:
-    """How many of the first ``count`` events are begins."""
+    """How many of the first ``count`` events are starts of intervals."""
     begun = 0
     for e in range(count):
         begun += numbers[CHANGE, e] > 0
@@ -241,26 +240,25 @@ def follow(
     slots: Any,
     sums: Numbers,
 ) -> float:
-    """Add up the light of pixel ``i``: red, green, blue, depth and alpha. Returns what is left.
+    """Accumulate the light of pixel ``i``: colour, depth and alpha. Returns the transmittance.
 
-    In a segment a Gaussian has the part of the light that its density is of the whole. Over its
-    interval that is its density times the integral of the transmittance: what has passed at its
-    end, less what has passed at its begin.
+    In a segment a Gaussian contributes in proportion to its density. Over its interval that is its
+    density times the integral of the transmittance: its value at the end minus that at the start.
 
-    Without ``slots`` the compiler leaves out what labels need.
+    Without ``slots`` the code for labels is not compiled.
     """
     _put_in_orders(numbers, places, i)
     count, begins, careful = _cut(numbers, places, i)
     _light_up(numbers, count)
     light, red, green, blue = 1.0, 0.0, 0.0, 0.0
     start, whole = numbers[AT, 0], 0.0  # integral of the transmittance from the first begin on
-    lit, far, lit_twice, far_twice = 0.0, 0.0, 0.0, 0.0  # since they were counted anew
+    lit, far, lit_twice, far_twice = 0.0, 0.0, 0.0, 0.0  # since the last reset
     if slots is not None:
         _look_into(numbers, count)
         sums[:] = 0.0
     for e in range(count):
         at, change, n = numbers[AT, e], numbers[CHANGE, e], places[i, places[WHICH, e]]
-        # Times the depth the integral is no larger than this; the same with labels and without.
+        # A bound of the integral times depth; the same with labels and without.
         if careful and abs(change) * lit * max(abs(at), abs(start)) > SAFE * abs(at):
             begun = _begun(numbers, e)
             passed = lit, far, lit_twice, far_twice

@@ -1,6 +1,7 @@
-"""Pictures to files: png with nothing but the standard library, mp4 and gif with an extra.
+"""Pictures to files, and frames from films.
 
-A frame is a :class:`Rendering`, or colours ``(H, W, 3)`` as floats in [0, 1] or bytes.
+A png needs the standard library alone, mp4 and gif an extra. A frame is a :class:`Rendering`, or
+colours ``(H, W, 3)`` as floats in [0, 1] or bytes.
 """
 
 import math
@@ -8,7 +9,7 @@ import os
 import shutil
 import struct
 import zlib
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from fractions import Fraction
 from itertools import chain
 from pathlib import Path
@@ -18,17 +19,18 @@ import numpy as np
 import numpy.typing as npt
 from torch import Tensor
 
-from ..errors import InputError
-from ..files import write_atomically
-from ..locks import scratch
-from .rendering import Rendering
+from ..base.errors import InputError
+from ..base.files import existing_file, foreign, write_atomically
+from ..base.locks import scratch
+from .splat import Rendering
 
 Frame: TypeAlias = Rendering | Tensor | npt.NDArray[Any]
 Bytes: TypeAlias = npt.NDArray[np.uint8]  # (H, W, 3)
 
 FPS = 24.0
-QUALITY = "18"  # x264's constant rate factor: hardly to be told from the original
+QUALITY = "18"  # x264's constant rate factor: visually lossless
 UP_FILTER = 2  # png: each row is stored as its difference from the row above
+ENDINGS = (".mp4", ".mov", ".webm", ".avi", ".mkv", ".gif")  # of films that can be read
 GAP = 4  # pixels between the frames of a contact sheet
 
 
@@ -51,7 +53,7 @@ def write_png(path: Path | str, frame: Frame) -> None:
 
 
 def contact_sheet(frames: Iterable[Frame], columns: int, path: Path | str) -> None:
-    """Write all frames side by side on white, ``columns`` in a row, as one png."""
+    """Write all frames to one png, side by side on white, ``columns`` per row."""
     path = _ending(path, {".png": None})[0]
     if columns < 1:
         raise InputError(f"a contact sheet has at least one column, got {columns}")
@@ -67,10 +69,10 @@ def contact_sheet(frames: Iterable[Frame], columns: int, path: Path | str) -> No
 
 
 def write_video(path: Path | str, frames: Iterable[Frame], fps: float = FPS) -> None:
-    """Write a film: ``.mp4`` (H.264, plays everywhere) or ``.gif`` (loops for ever).
+    """Write a film: ``.mp4`` (H.264, plays everywhere) or ``.gif`` (loops forever).
 
     A gif counts hundredths of a second, so its rate is the nearest of 100 / 1, 100 / 2, ... to
-    ``fps``. An mp4 of odd width or height is widened by a copy of its last column or row.
+    ``fps``. An mp4 of odd width or height repeats its last column or row.
     """
     path, write = _ending(path, {".mp4": _mp4, ".gif": _gif})
     if not 0 < fps < math.inf:
@@ -79,7 +81,7 @@ def write_video(path: Path | str, frames: Iterable[Frame], fps: float = FPS) -> 
 
 
 def _ending(path: Path | str, known: dict[str, Any]) -> tuple[Path, Any]:
-    """The path, and what stands for its ending."""
+    """The path, and the value for its suffix."""
     path = Path(path)
     if path.suffix.lower() not in known:
         raise InputError(f"cannot write {path}: the name must end in {' or '.join(known)}")
@@ -87,7 +89,7 @@ def _ending(path: Path | str, known: dict[str, Any]) -> tuple[Path, Any]:
 
 
 def _same_size(frames: Iterable[Frame]) -> Iterator[Bytes]:
-    """Frames as bytes, of which there must be one, and all of one size."""
+    """Frames as bytes: at least one, and all of the same size."""
     shape: tuple[int, ...] = ()
     for i, frame in enumerate(frames):
         x = to_bytes(frame)
@@ -114,7 +116,7 @@ def _chunk(kind: bytes, data: bytes) -> bytes:
 
 
 def _mp4(file: BinaryIO, frames: Iterator[Bytes], fps: float) -> None:
-    """Through a file of its own: ffmpeg goes back to the beginning when it has seen the end."""
+    """Through a temporary file: ffmpeg seeks back to the start when it finishes."""
     ffmpeg = film_library("imageio_ffmpeg")
     first = _even(next(frames))
     with scratch() as folder:
@@ -132,7 +134,7 @@ def _mp4(file: BinaryIO, frames: Iterator[Bytes], fps: float) -> None:
         try:
             for frame in chain([first], map(_even, frames)):
                 writer.send(frame)
-        except OSError as error:  # its text is ffmpeg's whole log
+        except OSError as error:  # its message is ffmpeg's whole log
             raise InputError("ffmpeg stopped before the end; is the disk full?") from error
         finally:
             writer.close()
@@ -143,7 +145,7 @@ def _mp4(file: BinaryIO, frames: Iterator[Bytes], fps: float) -> None:
 
 
 def _is_whole(film: Path) -> bool:
-    """Whether the boxes of an mp4 end where the file ends, and its table of contents is there."""
+    """Whether an mp4's boxes end at the end of the file, and its table of contents is there."""
     at, kinds = 0, set()
     with film.open("rb") as f:
         end = f.seek(0, os.SEEK_END)
@@ -155,7 +157,7 @@ def _is_whole(film: Path) -> bool:
     return at == end and b"moov" in kinds
 
 
-# Without these a player guesses by the size of the picture what its colours mean.
+# Without these a player guesses the colour space from the picture's size.
 MP4_COLOR = [
     "-vf", "scale=out_color_matrix=bt709:out_range=tv", "-colorspace", "bt709",
     "-color_primaries", "bt709", "-color_trc", "bt709", "-color_range", "tv",
@@ -182,7 +184,7 @@ def _gif(file: BinaryIO, frames: Iterator[Bytes], fps: float) -> None:
 
 
 def film_library(module: str) -> Any:
-    """An optional library, or what to install."""
+    """Import an optional library, or say what to install."""
     from importlib import import_module
 
     try:
@@ -191,3 +193,46 @@ def film_library(module: str) -> Any:
         raise InputError(
             "films need imageio; install it with: pip install 'newtongs[video]'"
         ) from error
+
+
+# --- reading --------------------------------------------------------------------------------------
+
+
+def count_frames(path: Path | str) -> int:
+    """The number of frames of a film, by decoding it: headers cannot be trusted."""
+    path = existing_file(path, "a film")
+    ffmpeg = film_library("imageio_ffmpeg")
+    try:
+        frames = int(ffmpeg.count_frames_and_secs(str(path))[0])
+    except (RuntimeError, OSError, ValueError) as error:  # its message is only ffmpeg's exit status
+        raise InputError(f"{path} cannot be read as a film; it is damaged or no film") from error
+    if frames < 1:
+        raise InputError(f"{path} cannot be read as a film: it has no frame")
+    return frames
+
+
+def frames_at(path: Path | str, indices: Sequence[int]) -> list[Bytes]:
+    """The frames ``(H, W, 3)`` with these indices, in the order asked for."""
+    path, wanted = existing_file(path, "a film"), set(indices)
+    found: dict[int, Bytes] = {}
+    with foreign(path, "a film"):
+        for i, frame in enumerate(_decoded(path)):
+            if i in wanted:
+                found[i] = frame
+            if len(found) == len(wanted):
+                break
+    missing = sorted(wanted - found.keys())
+    if missing:
+        raise InputError(f"{path}: no frame {missing[0]}; the film ends before it")
+    return [found[i] for i in indices]
+
+
+def _decoded(path: Path) -> Iterator[Bytes]:
+    """Decode frame by frame; the decoder is closed when the loop ends."""
+    reader: Any = film_library("imageio_ffmpeg").read_frames(str(path))
+    try:
+        width, height = next(reader)["size"]
+        for data in reader:
+            yield np.frombuffer(data, np.uint8).reshape(height, width, 3)
+    finally:
+        reader.close()

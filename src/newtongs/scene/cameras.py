@@ -1,8 +1,8 @@
 """Pinhole cameras and the paper's orbits.
 
-Camera axes are x right, y down, z forward (OpenCV, COLMAP, gsplat): a point ``x_c = w2c x`` lands
-on pixel ``K x_c / z``, whose integer coordinates are pixel centres minus a half. The paper's light
-renderer speaks of a camera whose y points up and negates it; :attr:`Camera.w2c_y_up` is that one.
+Camera axes are x right, y down, z forward (OpenCV, COLMAP, gsplat): a point ``x_c = w2c x``
+projects to the pixel ``K x_c / z``; pixel centres are at half-integer coordinates. The paper's
+light renderer uses a camera whose y points up and negates it: :attr:`Camera.w2c_y_up`.
 """
 
 import math
@@ -12,14 +12,14 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from ..errors import InputError
-from ..state import as_tensor
+from ..base.errors import InputError
+from ..base.state import as_tensor
 
-FIELD_OF_VIEW = 55.0  # degrees, of the paper's orbits
+FIELD_OF_VIEW = 55.0  # degrees, in the paper's orbits
 RADIUS = 5.0
 ELEVATION = 1.2  # height above the target at inference
 ELEVATION_GAUSSIAN32 = 1.35
-RIGID = 1e-3  # how far a camera's rotation may be from one: captures store few digits
+RIGID = 1e-3  # tolerance of a camera's rotation: captures store few digits
 
 
 @dataclass(frozen=True, eq=False)
@@ -57,18 +57,18 @@ class Camera:
 
     @property
     def position(self) -> Tensor:
-        """Where the camera stands in the world ``(3,)``."""
+        """Position of the camera in the world ``(3,)``."""
         return self.c2w[:3, 3]
 
     @property
     def w2c_y_up(self) -> Tensor:
-        """World to camera with x right, y up, z forward, as the paper's light renderer takes it."""
+        """World to camera with x right, y up, z forward, for the paper's light renderer."""
         return self.w2c.new_tensor([1.0, -1.0, 1.0, 1.0]).diag() @ self.w2c
 
     def project(self, points: Tensor) -> tuple[Tensor, Tensor]:
         """Pixel coordinates ``(..., 2)`` and depth ``(...)`` of points ``(..., 3)``.
 
-        Points at nonpositive depth are behind the camera; their pixels mean nothing.
+        Points at nonpositive depth are behind the camera; their pixels are meaningless.
         """
         points = as_tensor(points, "points")
         w2c, K = self.w2c.to(points), self.K.to(points)
@@ -78,7 +78,7 @@ class Camera:
 
 
 def _check_rigid(w2c: Tensor) -> None:
-    """A mirror turns pictures over, a scale changes depths, and both pass without notice."""
+    """Reject mirroring and scaling, which would flip pictures and change depths unnoticed."""
     R = w2c[:3, :3].double()
     off = float((R @ R.T - torch.eye(3).to(R)).abs().amax())
     if off > RIGID or torch.linalg.det(R) < 0 or w2c[3].tolist() != [0, 0, 0, 1]:
@@ -89,7 +89,7 @@ def _check_rigid(w2c: Tensor) -> None:
 
 
 def intrinsics(width: int, height: int, fov: float = FIELD_OF_VIEW) -> Tensor:
-    """``K`` of a field of view in degrees across the height, principal point in the middle."""
+    """``K`` for a vertical field of view in degrees, with the principal point at the centre."""
     if not 0 < fov < 180:
         raise InputError(f"a field of view lies between 0 and 180 degrees, got {fov}")
     f = 0.5 * height / math.tan(math.radians(fov) / 2)
@@ -105,14 +105,14 @@ def look_at(
     fov: float = FIELD_OF_VIEW,
     up: Sequence[float] = (0.0, 1.0, 0.0),
 ) -> Camera:
-    """A camera at ``position`` that sees ``target`` in the middle of its picture."""
+    """A camera at ``position`` that looks at ``target``."""
     eye, aim = _point(position, "position"), _point(target, "target")
     sky, forward = _direction(up), aim - eye
     if not torch.linalg.vector_norm(forward) > 0:
         raise InputError(f"the camera stands on its target {aim.tolist()}; move one of them")
     right = torch.linalg.cross(forward, sky)
     if torch.linalg.vector_norm(right) < 1e-9 * torch.linalg.vector_norm(forward):
-        # Looking straight up or down: any axis across will do.
+        # Looking straight up or down: any perpendicular axis will do.
         across = torch.eye(3, dtype=torch.float64)[int(forward.abs().argmin())]
         right = torch.linalg.cross(forward, across)
     down = torch.linalg.cross(forward, right)
@@ -136,12 +136,12 @@ def orbit(
 ) -> list[Camera]:
     """Cameras evenly spaced on a circle around ``target``, ``elevation`` above it along ``up``.
 
-    ``start`` turns the first one, in degrees; at zero it stands on the +z side when y is up.
+    ``start`` is the angle of the first one in degrees; at zero it is on the +z side if y is up.
     """
     if views < 1:
         raise InputError(f"an orbit has at least one view, got {views}")
     aim, sky = _point(target, "target"), _direction(up)
-    # Two axes across `up`; for y up these are z and x.
+    # Two axes perpendicular to `up`; for y up these are z and x.
     helper = torch.eye(3, dtype=torch.float64)[(int(sky.abs().argmax()) + 1) % 3]
     a = helper - (helper @ sky) * sky
     a = a / torch.linalg.vector_norm(a)

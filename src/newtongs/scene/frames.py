@@ -1,4 +1,4 @@
-"""A scene in motion: frame after frame, of which only the objects' Gaussians are written."""
+"""A scene in motion, frame by frame; only the objects' Gaussians are written."""
 
 import copy
 from collections.abc import Callable, Iterator
@@ -8,10 +8,10 @@ from typing import NamedTuple, TypeAlias
 import torch
 from torch import Tensor
 
-from .. import rotations
-from ..errors import InputError
-from ..threads import one_thread
-from ..types import StateTensor, Vec3
+from ..base import rotations
+from ..base.errors import InputError
+from ..base.process import one_thread
+from ..base.types import StateTensor, Vec3
 from . import sh as harmonics
 from .gaussians import GaussianScene
 from .transform import (
@@ -30,29 +30,28 @@ from .transform import (
     transform,
 )
 
-# When a Gaussian is to be seen: what was mended after an object left its place must not change
-# frame 0, which is the capture itself.
-ALWAYS, FIRST, LATER = 0, 1, 2  # in all frames, in frame 0 alone, from frame 1 on
-AT_A_TIME = 2**18  # Gaussians
-FEW = 20_000  # Gaussians that one thread moves as fast as two that wait for each other
+# When a Gaussian is visible: repairs behind an object must not change frame 0, the capture itself.
+ALWAYS, FIRST, LATER = 0, 1, 2  # in all frames, in frame 0 only, from frame 1
+AT_A_TIME = 2**18  # Gaussians whose covariances are computed at once
+FEW = 20_000  # Gaussians that one thread moves as fast as two
 
 Shade: TypeAlias = Callable[[int], tuple[Tensor, Tensor]]
-"""Rows ``(n,)`` that lie in the shadow in a frame, and the factors ``(n,)`` on their colours."""
+"""The rows ``(n,)`` in shadow in a frame, and the factors ``(n,)`` on their colours."""
 
 
 class Frame(NamedTuple):
-    """One frame of an animated scene. Its tensors are overwritten by the next: clone to keep."""
+    """One frame of an animated scene; the next one overwrites its tensors: clone to keep."""
 
     means: Vec3
     """``(N, 3)``."""
     covariances: Tensor
     """``(N, 6)``, see :func:`pack_symmetric`."""
     sh: Tensor
-    """``(N, K, 3)``, turned with the objects."""
+    """``(N, K, 3)``, rotated with the objects."""
     turns: dict[int, Tensor]
     """Rotation ``(3, 3)`` of each object since the start, float64."""
     opacities: Tensor
-    """``(N,)``, zero where a Gaussian is not to be seen."""
+    """``(N,)``, zero for invisible Gaussians."""
     shade: Tensor | None = None
     """Factors ``(N,)`` on the colours, from 0 to 1: shadows."""
 
@@ -60,9 +59,8 @@ class Frame(NamedTuple):
 class AnimatedScene:
     """A scene whose objects follow their states; the background is never copied.
 
-    Iterate for :class:`Frame` after :class:`Frame`, whose tensors are overwritten by the next (so
-    ``list`` would hold the last one everywhere); index for one frame as a whole
-    :class:`GaussianScene`.
+    Iterating yields a :class:`Frame` each, whose tensors the next one overwrites (so ``list`` would
+    repeat the last one); indexing returns one frame as a :class:`GaussianScene`.
     """
 
     def __init__(
@@ -76,9 +74,9 @@ class AnimatedScene:
         presence: Tensor | None = None,
         shade: Shade | None = None,
     ) -> None:
-        """Arguments as of :func:`transform`, with states ``(T, 22)`` an object in ``z``.
+        """Arguments as for :func:`transform`, with states ``(T, 22)`` per object in ``z``.
 
-        ``presence (N,)`` says in which frames each Gaussian is to be seen, ``shade`` which are
+        ``presence (N,)`` says in which frames each Gaussian is visible, ``shade`` which are
         darkened in a frame.
         """
         self.scene, self.form, self.shade = scene, form, shade
@@ -93,7 +91,7 @@ class AnimatedScene:
         return self.length
 
     def __getitem__(self, t: int) -> GaussianScene:
-        """Frame ``t``, as :func:`transform` gives it, without what is not to be seen."""
+        """Frame ``t`` as given by :func:`transform`, without invisible Gaussians."""
         if not -self.length <= t < self.length:
             raise IndexError(t)
         t %= self.length
@@ -107,7 +105,7 @@ class AnimatedScene:
         return frame if self.presence is None else frame[~self._hidden(t)]
 
     def to(self, device: torch.device | str) -> "AnimatedScene":
-        """The same on another device; shadows are found where they were."""
+        """The same on another device; shadows are computed where they were."""
         moved = copy.copy(self)
         moved.scene = self.scene.to(device)
         moved.states = {i: (a.to(device), b.to(device)) for i, (a, b) in self.states.items()}
@@ -116,7 +114,7 @@ class AnimatedScene:
 
     @property
     def still(self) -> Tensor:
-        """Mask ``(N,)`` of what is the same in all frames, shadows aside."""
+        """Mask ``(N,)`` of Gaussians that are the same in all frames, apart from shadows."""
         out = torch.ones(len(self.scene), dtype=torch.bool, device=self.scene.means.device)
         for index, pair in self.states.items():
             if not unmoved(*pair, self.form).all():
@@ -124,7 +122,7 @@ class AnimatedScene:
         return out if self.presence is None else out & (self.presence == ALWAYS)
 
     def moving(self) -> tuple[Tensor, "AnimatedScene"]:
-        """Rows ``(n,)`` that are not still, in order, and a scene of them alone, without shade."""
+        """Rows ``(n,)`` that are not still, in order, and an animated scene of only these."""
         rows = (~self.still).nonzero().squeeze(-1)
         part = copy.copy(self)
         part.scene, part.shade = _kept(self.scene, rows), None
@@ -134,7 +132,7 @@ class AnimatedScene:
         return rows, part
 
     def covariances(self) -> Tensor:
-        """``(N, 6)`` at the start, see :func:`pack_symmetric`; a part at a time, to save memory."""
+        """``(N, 6)`` at the start, see :func:`pack_symmetric`; computed in parts to save memory."""
         quats, scales = self.scene.quats, self.scene.scales
         out = quats.new_empty(len(quats), 6)
         for first in range(0, len(quats), AT_A_TIME):
@@ -144,7 +142,7 @@ class AnimatedScene:
         return out
 
     def _hidden(self, t: int) -> Tensor:
-        """Mask ``(N,)`` of what is not to be seen in frame ``t``."""
+        """Mask ``(N,)`` of Gaussians that are invisible in frame ``t``."""
         assert self.presence is not None
         return self.presence == (LATER if t == 0 else FIRST)
 
@@ -161,7 +159,7 @@ class AnimatedScene:
         return out
 
     def __iter__(self) -> Iterator[Frame]:
-        """Frames in order, in buffers of this iterator in which only the objects' rows change."""
+        """Frames in order, in buffers in which only the objects' rows change."""
         scene = self.scene
         buffers = scene.means.clone(), self.covariances(), scene.sh.clone()
         tracks = [
@@ -173,12 +171,12 @@ class AnimatedScene:
                 for track in tracks:
                     track.write(t, *buffers)
             turns = {track.index: track.turns[t] for track in tracks}
-            opacities = self._opacities(t) if t < 2 else opacities  # the same ever after
+            opacities = self._opacities(t) if t < 2 else opacities  # constant from then on
             yield Frame(*buffers, turns, opacities, self._factors(t))
 
 
 class _Track:
-    """One object's matrices over all frames, and its Gaussians as they multiply them."""
+    """An object's matrices over all frames, and its Gaussians in the form they multiply."""
 
     def __init__(
         self,
@@ -202,7 +200,7 @@ class _Track:
         self.sh = part.sh
 
     def write(self, t: int, means: Vec3, covariances: Tensor, sh: Tensor) -> None:
-        """Overwrite the object's rows with frame ``t``; what has not moved keeps its bits."""
+        """Overwrite the object's rows with frame ``t``; an unmoved object keeps its bits."""
         if self.unmoved[t]:
             for out, x in zip((means, covariances, sh), self.start, strict=True):
                 out.index_copy_(0, self.rows, x)
@@ -216,9 +214,9 @@ class _Track:
 
 
 def _kept(scene: GaussianScene, rows: Tensor) -> GaussianScene:
-    """Some rows with the activated values that they have in the whole.
+    """Some rows, with the activated values of the whole scene.
 
-    Computed again in a shorter tensor they may differ in the last bit: its end is not vectorised.
+    Recomputed in a shorter tensor they may differ in the last bit: its end is not vectorised.
     """
     part = scene[rows]
     vars(part).update(scales=scene.scales[rows], opacities=scene.opacities[rows])
@@ -226,7 +224,7 @@ def _kept(scene: GaussianScene, rows: Tensor) -> GaussianScene:
 
 
 def unmoved(z0: StateTensor, z: StateTensor, form: Form) -> Tensor:
-    """Mask ``(T,)`` of the states ``(T, 22)`` that leave an object where it was, bit for bit."""
+    """Mask ``(T,)`` of states ``(T, 22)`` that leave an object unmoved bit for bit."""
     A = affine64(z0, z, form)
     return (torch.eye(3).to(A) == A).flatten(1).all(-1) & (shift(z0, z) == 0).all(-1)
 
@@ -239,5 +237,5 @@ def frames(
     object: Objects = None,
     form: Form = "main",
 ) -> Iterator[Frame]:
-    """The frames of :class:`AnimatedScene`, one by one, in buffers that are reused."""
+    """The frames of :class:`AnimatedScene`, one by one, in reused buffers."""
     return iter(AnimatedScene(scene, z0, z, object=object, form=form))

@@ -1,8 +1,8 @@
 """The container: an immutable set of 3D Gaussians with colour and object ids.
 
-Parameters are kept as the common file format has them, before activation (log scale, logit of the
-opacity), so that reading and writing loses nothing; ``scales``, ``opacities`` and ``covariances``
-are what they mean.
+Parameters are stored before activation, as in the common file format (log scale, logit of the
+opacity), so that reading and writing is lossless; ``scales``, ``opacities`` and ``covariances`` are
+derived from them.
 """
 
 from collections.abc import Mapping, Sequence
@@ -14,26 +14,26 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from .. import rotations
-from ..errors import InputError
-from ..state import as_tensor, checked_device
-from ..types import Quat, Vec3
+from ..base import rotations
+from ..base.errors import InputError
+from ..base.state import as_tensor, checked_device
+from ..base.types import Quat, Vec3
 
-BACKGROUND = -1  # object id of everything that belongs to no object
-SH_DEGREES = {1: 0, 4: 1, 9: 2, 16: 3}  # coefficients a colour channel: degree
+BACKGROUND = -1  # object id of Gaussians that belong to no object
+SH_DEGREES = {1: 0, 4: 1, 9: 2, 16: 3}  # coefficients per colour channel: degree
 SH_C0 = 0.28209479177387814  # the constant basis function, 1 / (2 sqrt(pi))
-QUANTILES_OF = 1 << 24  # rows; torch takes no more
+QUANTILES_OF = 1 << 24  # rows; torch supports no more
 UNIT_TOLERANCE = 1e-6  # quaternions this close to unit length stay as they are, bit for bit
 LOGIT_ONE, LOGIT_ZERO = 17.0, -100.0  # opacities whose sigmoid is 1 and, to 1e-43, 0 in float32
-BRIGHTEST = 10.0  # beyond, colours are bytes and not light
-SCALE_FLOOR = 1e-30  # a flat Gaussian: its logarithm must stay finite
+BRIGHTEST = 10.0  # larger colours must be bytes
+SCALE_FLOOR = 1e-30  # of a flat Gaussian, whose logarithm must stay finite
 
 ArrayLike = Tensor | np.ndarray | Sequence[Any]
 
 
 @dataclass(frozen=True, eq=False)
 class GaussianScene:
-    """``N`` Gaussians. Make one with :meth:`make` from activated values, or read a file.
+    """``N`` Gaussians, made with :meth:`make` from activated values or read from a file.
 
     Covariances are ``R diag(scales^2) R^T`` with ``R`` the rotation of ``quats``; colour in
     direction d is ``0.5 + sum_k sh_k Y_k(d)``, where d points from the camera to the Gaussian.
@@ -58,7 +58,7 @@ class GaussianScene:
                 object.__setattr__(self, f.name, _floats(getattr(self, f.name), f.name))
         n, like = len(self.means), self.means
         for f in fields(self):
-            if f.name != "ids":  # one dtype and device, that of the means
+            if f.name != "ids":  # dtype and device of the means
                 object.__setattr__(self, f.name, getattr(self, f.name).to(like))
         ids = torch.as_tensor(self.ids, dtype=torch.long, device=like.device)
         if not ids.numel() and n:
@@ -101,9 +101,9 @@ class GaussianScene:
             scales: standard deviations ``(N, 3)``, or ``(N,)`` for round ones.
             quats: ``(N, 4)``, scalar first; default no rotation.
             opacities: ``(N,)`` in [0, 1]; default 1.
-            colors: RGB ``(N, 3)`` in [0, 1], the same from all sides; default middle grey.
-            sh: coefficients ``(N, K, 3)`` in place of ``colors``.
-            ids: object of each, or one for all; default background.
+            colors: RGB ``(N, 3)`` in [0, 1], independent of direction; default mid grey.
+            sh: coefficients ``(N, K, 3)`` instead of ``colors``.
+            ids: object id of each, or one for all; default background.
         """
         x = _floats(means, "means")
         if x.dim() != 2:
@@ -113,16 +113,16 @@ class GaussianScene:
         s = s.unsqueeze(-1).expand(n, 3) if s.dim() == 1 else s
         a = x.new_ones(n) if opacities is None else _floats(opacities, "opacities").to(x)
         if not ((a >= 0) & (a <= 1)).all():
-            raise InputError("opacities: expected numbers from 0 to 1; are they logits?")
+            raise InputError("opacities: expected numbers from 0 to 1; are these logits?")
         if not (s >= 0).all():
             raise InputError(
-                "scales: expected standard deviations of 0 or more; are they logarithms?"
+                "scales: expected standard deviations of 0 or more; are these logarithms?"
             )
         if sh is None:
             rgb = x.new_full((n, 3), 0.5) if colors is None else _floats(colors, "colors").to(x)
             if rgb.numel() and rgb.amax() > BRIGHTEST:
                 raise InputError(
-                    f"colors: expected RGB from 0 to 1, got {float(rgb.amax()):g}; are they bytes?"
+                    f"colors: expected RGB from 0 to 1, got {float(rgb.amax()):g}; are these bytes?"
                 )
             sh = color_to_sh(rgb)
         if ids is None or isinstance(ids, int):
@@ -155,7 +155,7 @@ class GaussianScene:
             index = slice(at, at + 1 or None)
         elif not isinstance(index, slice):
             index = torch.as_tensor(index, device=self.device)
-            index = index if index.numel() else index.long()  # an empty list has no kind
+            index = index if index.numel() else index.long()  # an empty list has no type
         return GaussianScene(**{f.name: getattr(self, f.name)[index] for f in fields(self)})
 
     def replace(self, **changed: Any) -> "GaussianScene":
@@ -173,7 +173,7 @@ class GaussianScene:
 
     @property
     def device(self) -> torch.device:
-        """Where the scene lives."""
+        """Device of the tensors."""
         return self.means.device
 
     @property
@@ -193,7 +193,7 @@ class GaussianScene:
 
     @cached_property
     def colors(self) -> Tensor:
-        """Colour ``(N, 3)`` without its view-dependent part, not clamped."""
+        """Colour ``(N, 3)`` without the view-dependent part, not clamped."""
         return 0.5 + SH_C0 * self.sh[:, 0]
 
     @cached_property
@@ -204,7 +204,7 @@ class GaussianScene:
 
     @property
     def object_ids(self) -> list[int]:
-        """Ids present, in order."""
+        """Object ids in the scene, sorted."""
         return [int(i) for i in self.ids.unique()]
 
     def object(self, index: int) -> "GaussianScene":
@@ -215,9 +215,9 @@ class GaussianScene:
         return self[its]
 
     def bounds(self, *, sigmas: float = 0.0) -> tuple[Vec3, Vec3]:
-        """Lowest and highest corner of the box around the means, or around their ellipsoids.
+        """Lowest and highest corner of the bounding box of the means, or of the ellipsoids.
 
-        ``sigmas`` widens each Gaussian by so many of its standard deviations.
+        ``sigmas`` is the extent of a Gaussian in standard deviations.
         """
         if not len(self):
             raise InputError("an empty scene has no bounds")
@@ -242,12 +242,12 @@ def join(*scenes: GaussianScene) -> GaussianScene:
 
 
 def unit(q: Quat) -> Quat:
-    """Unit quaternions; those that are so already stay bit for bit, zeros become the identity."""
+    """Normalised quaternions; unit ones stay bit for bit, zeros become the identity."""
     norm = torch.linalg.vector_norm(q, dim=-1, keepdim=True)
     kept = (norm - 1).abs() <= UNIT_TOLERANCE
     if kept.all():
         return q
-    # In float64 the squares neither vanish nor overflow, whatever the length of a float32.
+    # In float64 the squares of float32 numbers neither underflow nor overflow.
     norm = torch.linalg.vector_norm(q, dim=-1, keepdim=True, dtype=torch.float64)
     none = rotations.identity(*q.shape[:-1], like=q)
     return torch.where(kept, q, torch.where(norm > 0, (q / norm).to(q), none))
@@ -259,12 +259,12 @@ def opacity_to_logit(a: Tensor) -> Tensor:
 
 
 def color_to_sh(rgb: Tensor) -> Tensor:
-    """Degree-0 coefficients ``(N, 1, 3)`` of colours ``(N, 3)``, the same from all sides."""
+    """Degree-0 coefficients ``(N, 1, 3)`` of colours ``(N, 3)`` independent of direction."""
     return ((rgb - 0.5) / SH_C0).unsqueeze(-2)
 
 
 def _whole_numbers(ids: ArrayLike) -> Tensor:
-    """Object ids, refused where a conversion would change them."""
+    """Object ids as integers; fractions are rejected."""
     x = as_tensor(ids, "ids") if not isinstance(ids, Tensor) else ids
     if x.is_floating_point() and not (x == x.round()).all():
         raise InputError("ids: expected whole numbers")
@@ -272,11 +272,11 @@ def _whole_numbers(ids: ArrayLike) -> Tensor:
 
 
 def _floats(x: Any, name: str) -> Tensor:
-    """A float tensor; a float64 tensor stays, for exact work, arrays become float32."""
+    """A float tensor; float64 tensors are kept, arrays become float32."""
     return as_tensor(x, name)
 
 
 def quantiles(x: Tensor, q: Sequence[float]) -> Tensor:
-    """Quantiles ``(len(q), ...)`` over rows of ``x``: of every k-th, where too many."""
+    """Quantiles ``(len(q), ...)`` over the rows of ``x``; over every k-th if there are too many."""
     step = -(-len(x) // QUANTILES_OF) or 1
     return x[::step].quantile(x.new_tensor(q), dim=0)

@@ -2,19 +2,19 @@
 
 Centre ``p`` and covariance ``C`` of the means are weighted by opacity times membership. The axes
 are the eigenvectors of ``C``, the scale is ``s = 2 sqrt(eigenvalue)``, twice the weighted standard
-deviation (at least the state's floor 1e-4). The paper leaves open order and sign of the axes; here:
+deviation (at least the minimum 1e-4). The paper does not define order and sign of the axes; here:
 
 * order: the longest axis first;
 * sign: the largest component of the first two axes is positive, the third is their cross product,
   so that the axes are right-handed.
 
-This is done on every frame by itself, as in the paper, so signs and order may jump between frames,
-and the angular velocity with them. ``tracked=True`` instead takes, of the 24 right-handed ways to
-name the axes, the one nearest to the frame before.
+As in the paper, every frame is lifted independently, so signs and order may jump between frames,
+and with them the angular velocity. ``tracked=True`` instead chooses, of the 24 right-handed ways to
+name the axes, the one nearest to the previous frame.
 
-Rates: a forward difference an interval; inside, the two neighbouring ones are averaged (a centred
-difference, of second order also when the steps differ), at the ends stands the one there is.
-Angular velocity is ``log(q_k* (x) q_{k+1}) / h``, in body coordinates.
+Rates are forward differences per interval; inside, the two adjacent ones are averaged (a centred
+difference, of second order even with unequal steps), at the ends there is only one. Angular
+velocity is ``log(q_k* (x) q_{k+1}) / h``, in body coordinates.
 """
 
 import itertools
@@ -27,14 +27,14 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from .. import rotations
-from ..errors import InputError, unknown_name
-from ..state import DEFAULT_MATERIAL, SCALE_FLOOR, as_tensor, make
-from ..types import Quat, StateTensor, Times, Vec3
+from ..base import rotations
+from ..base.errors import InputError, unknown_name
+from ..base.state import DEFAULT_MATERIAL, SCALE_FLOOR, as_tensor, make
+from ..base.types import Quat, StateTensor, Times, Vec3
 from .gaussians import ArrayLike, GaussianScene
 
-FRAME_TIME = 1 / 24  # seconds, of the paper's sequences
-CLOSE_SCALES = 0.01  # relative difference below which two axes are not told apart
+FRAME_TIME = 1 / 24  # seconds between frames in the paper's sequences
+CLOSE_SCALES = 0.01  # relative difference below which two axes are indistinguishable
 
 
 def lift(
@@ -48,12 +48,12 @@ def lift(
     """State ``(22,)`` of one object at rest, from its Gaussians.
 
     Args:
-        scene: the object's Gaussians alone, ``scene.object(index)``; or more, with
-            ``membership`` near zero for those that do not belong.
-        membership: weights ``(N,)`` beside the opacities, as ``grouping.membership`` gives.
-        material: any of ``m``, ``e``, ``mu`` where they are known; default ``DEFAULT_MATERIAL``.
-        near: a quaternion ``(4,)``; axes are then named so that the orientation is nearest to it.
-        covariances: count the Gaussians' own extent too, not only their means. The paper does not.
+        scene: only the object's Gaussians, ``scene.object(index)``; or more, with ``membership``
+            near zero for the others.
+        membership: weights ``(N,)`` on the opacities, such as from ``grouping.membership``.
+        material: any of ``m``, ``e``, ``mu``, if known; default ``DEFAULT_MATERIAL``.
+        near: a quaternion ``(4,)``; the axes are named so that the orientation is nearest to it.
+        covariances: include the Gaussians' own extent, which the paper does not.
     """
     if not isinstance(scene, GaussianScene):
         raise InputError(f"lift takes a GaussianScene, got {type(scene).__name__}")
@@ -79,11 +79,11 @@ def lift_sequence(
         means: ``(T, N, 3)``. For frames with different numbers see :func:`lift_scenes`.
         weights: opacity times membership, ``(N,)`` or ``(T, N)``; default equal.
         dt: seconds between frames.
-        times: seconds ``(T,)``, increasing, in place of ``dt``.
+        times: seconds ``(T,)``, increasing, instead of ``dt``.
         material: see :func:`lift`.
         tracked: keep names and signs of the axes continuous in time.
-        near: tracked only: the orientation ``(4,)`` the first frame is to be nearest to.
-        covariances: ``(T, N, 3, 3)``, counted beside the means; the paper does not.
+        near: tracked only: the orientation ``(4,)`` to which the first frame is nearest.
+        covariances: ``(T, N, 3, 3)``, included in the moments; the paper does not.
     """
     x = as_tensor(means, "means")
     if x.dim() != 3 or x.shape[-1] != 3:
@@ -109,14 +109,14 @@ def lift_scenes(
     near: ArrayLike | None = None,
     covariances: bool = False,
 ) -> StateTensor:
-    """States ``(T, 22)`` of frames that need not share their Gaussians, nor have as many."""
+    """States ``(T, 22)`` of frames with independent Gaussians, whose number may differ."""
     if isinstance(scenes, GaussianScene):
-        raise InputError("lift_scenes takes a list of scenes, one a frame; for one scene use lift")
+        raise InputError("lift_scenes takes a list, one scene per frame; for one scene use lift")
     if not scenes:
         raise InputError("nothing to lift; give at least one frame")
     given = [None] * len(scenes) if memberships is None else list(memberships)
     if len(given) != len(scenes):
-        raise InputError(f"memberships: expected one a frame, {len(scenes)}, got {len(given)}")
+        raise InputError(f"memberships: expected one per frame, {len(scenes)}, got {len(given)}")
     found = [_scene_moments(x, m, covariances) for x, m in zip(scenes, given, strict=True)]
     p, C = (torch.stack(xs) for xs in zip(*found, strict=True))
     at = _times(len(scenes), dt, times).to(p)
@@ -126,10 +126,10 @@ def lift_scenes(
 def lift_moments(
     p: Vec3, C: Tensor, *, dt: float = FRAME_TIME, material: Mapping[str, Any] | None = None
 ) -> StateTensor:
-    """States ``(T, 22)`` of an object known by its :func:`moments` in ``T`` frames.
+    """States ``(T, 22)`` of an object from its :func:`moments` in ``T`` frames.
 
-    For sequences too large to hold: ``p (T, 3)`` and ``C (T, 3, 3)`` come from one frame at a time.
-    Every frame is lifted by itself.
+    For sequences too large for memory: ``p (T, 3)`` and ``C (T, 3, 3)`` are computed frame by
+    frame. Every frame is lifted independently.
     """
     return _lift_moments(p, C, _times(len(p), dt, None).to(p), material, False, None)
 
@@ -153,7 +153,7 @@ def moments(means: Vec3, weights: Tensor, covariances: Tensor | None = None) -> 
         C = C + (w.unsqueeze(-1) * covariances.double()).sum(-3)
     if not torch.isfinite(C).all():
         raise InputError(
-            "means hold numbers that are not finite; leave those out: "
+            "means contain numbers that are not finite; remove those: "
             "scene[scene.means.isfinite().all(-1)]"
         )
     return p, C
@@ -174,7 +174,7 @@ def _scene_moments(
 
 
 def _axes_and_scale(C: Tensor) -> tuple[Tensor, Vec3]:
-    """Axes as columns ``(..., 3, 3)`` and ``s (..., 3)``, in the order and signs of the top."""
+    """Axes as columns ``(..., 3, 3)`` and ``s (..., 3)``, with order and signs as defined above."""
     values, vectors = torch.linalg.eigh(C)
     values, vectors = values.flip(-1), vectors.flip(-1)
     first = vectors[..., :2]
@@ -208,10 +208,10 @@ def _renamed(axes: Tensor, s: Vec3, P: Tensor) -> tuple[Tensor, Vec3]:
 
 
 def _track(axes: Tensor, s: Vec3, near: ArrayLike | None) -> tuple[Tensor, Vec3]:
-    """Rename the axes ``(T, 3, 3)`` of every frame to follow the frame before.
+    """Rename the axes ``(T, 3, 3)`` of every frame to follow the previous frame.
 
-    The nearest naming of frame k beside frame k - 1 does not depend on how k - 1 was renamed, only
-    composes with it; so all are found at once and multiplied up.
+    The nearest naming of frame k relative to frame k - 1 does not depend on how k - 1 was renamed;
+    so all are found at once and composed.
     """
     first = torch.eye(3).to(axes)
     if near is not None:
@@ -230,7 +230,7 @@ def _orientation(q: ArrayLike) -> Tensor:
 
 
 def _warn_when_close(s: Vec3) -> None:
-    """One line when two scales of some frame ``(T, 3)`` are too close to define their axes."""
+    """Warn if two scales of some frame ``(T, 3)`` are too close to define their axes."""
     ordered = s.sort(dim=-1).values
     gap = ((ordered[:, 1:] - ordered[:, :-1]) / ordered[:, 1:]).amin(-1)
     if (gap < CLOSE_SCALES).any():
@@ -265,7 +265,7 @@ def _lift_moments(
 ) -> StateTensor:
     """States from centres ``(T, 3)`` and covariances ``(T, 3, 3)``."""
     if near is not None and not tracked:
-        raise InputError("near needs tracked=True: otherwise every frame is lifted by itself")
+        raise InputError("near needs tracked=True: otherwise every frame is lifted independently")
     axes, s = _axes_and_scale(C)
     if tracked:
         axes, s = _track(axes, s, near)
@@ -287,7 +287,7 @@ def _states(
 
 
 def _checked_material(material: Mapping[str, Any] | None) -> dict[str, Any]:
-    """All three values, the unknown ones from the defaults."""
+    """All three values; unknown ones have defaults."""
     for name in material or {}:
         if name not in DEFAULT_MATERIAL:
             raise unknown_name("material", name, DEFAULT_MATERIAL)
@@ -308,6 +308,6 @@ def rates(steps: Tensor, h: Tensor) -> Tensor:
 
 
 def _continuous(q: Quat) -> Quat:
-    """Quaternions ``(T, 4)`` with the signs of a continuous path: q and -q are the same turn."""
+    """Quaternions ``(T, 4)`` with continuous signs: q and -q are the same rotation."""
     flips = torch.where((q[1:] * q[:-1]).sum(-1) < 0, -1.0, 1.0).cumprod(0)
     return torch.cat([q[:1], q[1:] * flips.unsqueeze(-1)])

@@ -1,4 +1,4 @@
-"""Real spherical harmonics of degree 0 to 3, and how their coefficients turn with an object.
+"""Real spherical harmonics of degree 0 to 3, and the rotation of their coefficients.
 
 Order and signs are those of 3D Gaussian Splatting and gsplat: within a degree the order m runs
 from -l to l, and odd m carries a minus (the Condon-Shortley phase). Degree 1 is therefore
@@ -12,13 +12,13 @@ from functools import cache
 import torch
 from torch import Tensor
 
-from ..errors import InputError
-from ..types import Vec3
+from ..base.errors import InputError
+from ..base.types import Vec3
 from .gaussians import SH_C0, SH_DEGREES
 
 MAX_DEGREE = 3
-SAMPLES = 64  # directions that fix D_l; 7 would do, more are better conditioned
-ROTATION_TOLERANCE = 1e-4  # largest entry of R^T R - I that still passes for a rotation
+SAMPLES = 64  # directions that determine D_l; 7 suffice, more are better conditioned
+ROTATION_TOLERANCE = 1e-4  # largest entry of R^T R - I of a rotation
 
 C1 = math.sqrt(3 / (4 * math.pi))
 C2_MIXED, C2_ZZ, C2_XX = (math.sqrt(x / (16 * math.pi)) for x in (60, 5, 15))
@@ -41,7 +41,7 @@ def basis(directions: Vec3, degree: int = MAX_DEGREE) -> Tensor:
 
 
 def darkened(sh: Tensor, factors: Tensor) -> Tensor:
-    """Coefficients ``(N, K, 3)`` of colours that are ``factors (N,)`` times as bright."""
+    """Coefficients ``(N, K, 3)`` of colours multiplied by ``factors (N,)``."""
     f = factors.to(sh)[:, None]
     out = sh * f[..., None]
     out[:, 0] -= 0.5 * (1 - f) / SH_C0
@@ -81,18 +81,18 @@ def rotation_matrices(R: Tensor, degree: int = MAX_DEGREE) -> list[Tensor]:
     d, inverses = _samples(degree)
     turned = basis(d.to(R) @ R.mT, degree)
     D = [turned[..., _block(k)].mT @ inverse.to(R) for k, inverse in enumerate(inverses)]
-    return [torch.ones_like(D[0]), *D[1:]]  # exactly one, so that degree 0 keeps its bits
+    return [torch.ones_like(D[0]), *D[1:]]  # exactly one: degree 0 keeps its bits
 
 
 def rotate(sh: Tensor, R: Tensor) -> Tensor:
-    """Coefficients after the object turned by ``R``: seen along R d they give the colour of d.
+    """Coefficients of an object rotated by ``R``: along R d they give the former colour along d.
 
     Args:
         sh: ``(N, K, 3)``.
         R: one rotation ``(3, 3)``, or ``(T, 3, 3)``.
 
     Returns:
-        ``(N, K, 3)``, or ``(T, N, K, 3)``. Degree 0 stays as it is, bit for bit.
+        ``(N, K, 3)``, or ``(T, N, K, 3)``. Degree 0 is unchanged bit for bit.
     """
     if sh.dim() != 3 or sh.shape[1] not in SH_DEGREES:
         known = [*SH_DEGREES]
@@ -100,7 +100,7 @@ def rotate(sh: Tensor, R: Tensor) -> Tensor:
             f"sh: expected shape (N, K, 3) with K one of {known}, got {tuple(sh.shape)}"
         )
     D = _block_diagonal(rotation_matrices(R, SH_DEGREES[sh.shape[1]]))
-    # One product over (coefficient, channel) pairs is far faster than N little ones.
+    # One product over (coefficient, channel) pairs is far faster than N small ones.
     pairs = torch.einsum("...ij,cd->...icjd", D, torch.eye(3).to(D)).flatten(-4, -3).flatten(-2)
     return (sh.flatten(1) @ pairs.mT.to(sh)).unflatten(-1, sh.shape[1:])
 
@@ -115,13 +115,13 @@ def _block_diagonal(blocks: list[Tensor]) -> Tensor:
 
 
 def _block(degree: int) -> slice:
-    """Where the coefficients of one degree stand."""
+    """Slice of the coefficients of one degree."""
     return slice(degree**2, (degree + 1) ** 2)
 
 
 @cache
 def _samples(degree: int) -> tuple[Tensor, list[Tensor]]:
-    """Directions ``(S, 3)`` spread over the sphere, and what inverts their basis, by degree."""
+    """Directions ``(S, 3)`` spread over the sphere, and the inverse of their basis by degree."""
     i = torch.arange(SAMPLES, dtype=torch.float64) + 0.5
     z = 1 - 2 * i / SAMPLES
     turn = i * math.pi * (1 + math.sqrt(5))  # golden angle: a Fibonacci lattice
@@ -133,7 +133,7 @@ def _samples(degree: int) -> tuple[Tensor, list[Tensor]]:
 
 
 def _checked_rotation(R: Tensor) -> Tensor:
-    """Float64 rotations; a reflection or a scaling would turn colours wrongly without notice."""
+    """Float64 rotations; reflections and scalings, which would give wrong colours, are rejected."""
     R = R.double()
     if R.shape[-2:] != (3, 3):
         raise InputError(f"rotation: expected shape (..., 3, 3), got {tuple(R.shape)}")
@@ -141,6 +141,6 @@ def _checked_rotation(R: Tensor) -> Tensor:
     if not off <= ROTATION_TOLERANCE or (torch.linalg.det(R) < 0).any():
         raise InputError(
             f"not a rotation: R^T R differs from the identity by {off:.1e}, or R mirrors; "
-            "hand over the rotational part alone"
+            "pass only the rotational part"
         )
     return R

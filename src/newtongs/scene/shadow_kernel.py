@@ -1,25 +1,22 @@
-"""The compiled part of contact shadows.
+"""The compiled part of contact shadows."""
 
-Numba's cache knows this file's own text alone: after changing a constant that is imported here,
-remove the ``__pycache__`` beside it.
-"""
-
-import numba
 import numpy as np
 
-from ..threads import sharing
-from .shadows import BLUR, HIGHEST, OVERHEAD, SPREAD, WIDEST, Array
+from ..base.jit import njit
+from ..base.process import sharing
+from ..base.types import Array
+from .shadows import BLUR, HIGHEST, OVERHEAD, SPREAD, WIDEST
 
 CHUNK = 16384  # receivers at a time
-# No branch and no exponential in the loop over an object's points, so that eight of them are done
-# at once: (1 - d / 9)^4 is close to exp(-d / 2), and ends at three widths.
+# No branch and no exponential in the loop over an object's points, so that it is vectorised:
+# (1 - d / 9)^4 is close to exp(-d / 2), and ends at three widths.
 FAST = {"contract", "reassoc", "nsz", "arcp"}
 
 
 def add_cover(at: Array, wide: Array, points: Array, size: float, cover: Array) -> None:
     """Add to ``cover (R,)`` the spots of one object's ``points (P, 3)`` at receivers ``(R, 3)``.
 
-    A wide receiver, of variance ``wide (R,)``, takes the mean of a spot over itself.
+    A receiver of variance ``wide (R,)`` gets the mean of a spot over its extent.
     """
     x, y, z = np.ascontiguousarray((points / size).T, dtype=np.float32)
 
@@ -31,11 +28,11 @@ def add_cover(at: Array, wide: Array, points: Array, size: float, cover: Array) 
         share(add, range(0, len(at), CHUNK))
 
 
-@numba.njit(cache=True, nogil=True, error_model="numpy", fastmath=FAST)
+@njit(nogil=True, error_model="numpy", fastmath=FAST)
 def _add_cover(
     at: Array, wide: Array, px: Array, py: Array, pz: Array, size: float, cover: Array
 ) -> None:
-    """The same with the points in units of the object's size, an array for each axis."""
+    """The same with the points in units of the object's size, one array per axis."""
     side = 2 * WIDEST * (BLUR + SPREAD * HIGHEST)
     x0, x1, y0, y1 = px.min() - side, px.max() + side, py.min() - side, py.max() + side
     z0, z1 = pz.min() - HIGHEST, pz.max() + OVERHEAD

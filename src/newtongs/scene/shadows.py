@@ -1,10 +1,10 @@
-"""Contact shadows: what an object is close to is darker under it.
+"""Contact shadows: surfaces just below an object are darker.
 
-No light is known in a capture, so these are shadows of the sky: a point of the support sees less
-of it where the object is just above. The object is stood for by points spread over it. For an
-object of size ``L``, one at a height ``h`` above the support covers a spot of width
-``(0.09 + 0.3 h / L) L`` with weight ``(1 - 2 h / L)^2``, and nothing from half its size upwards.
-The sum ``c`` of all spots leaves ``1 - 0.75 (1 - exp(-0.45 c))`` of the light.
+The light of a capture is unknown, so these are shadows of the sky (ambient occlusion): a point of
+the support sees less of it if the object is just above. The object is represented by points spread
+over it. For an object of size ``L``, a point at a height ``h`` above the support covers a spot of
+width ``(0.09 + 0.3 h / L) L`` with weight ``(1 - 2 h / L)^2``, and nothing above half its size. The
+sum ``c`` of all spots leaves ``1 - 0.75 (1 - exp(-0.45 c))`` of the light.
 
 Films and PLY frames darken the support's own Gaussians. Files that can only move Gaussians get a
 decal: a sheet of dark ones just above the support, which follows the object and shrinks as it
@@ -13,43 +13,41 @@ rises.
 
 import math
 from collections.abc import Mapping, Sequence
-from typing import Any, Literal, NamedTuple, TypeAlias
+from typing import Literal, NamedTuple, TypeAlias
 
 import numpy as np
-import numpy.typing as npt
 import torch
 from torch import Tensor
 
-from ..types import Vec3
+from ..base.types import Array, Vec3
 from .frames import FIRST, LATER
 from .gaussians import GaussianScene
-from .placing import across
+from .similarity import across
 from .transform import rows_of
 
-Array: TypeAlias = npt.NDArray[Any]
 Affines: TypeAlias = Mapping[int, tuple[Tensor, Tensor]]  # by object: A (T, 3, 3), b (T, 3)
 ShadowName: TypeAlias = Literal["none", "all", "new"]
-"""``all`` shadows; only the ``new`` ones, where a capture shows those of its frame 0; or none."""
+"""``all`` shadows; only ``new`` ones, if a capture shows those of its frame 0; or none."""
 
-POINTS = 96  # that stand for an object
+POINTS = 96  # points that represent an object
 CANDIDATES = 4000  # Gaussians that they are chosen from
-HIGHEST = 0.5  # of the object's size: from there on it casts none
-BLUR, SPREAD = 0.09, 0.3  # width of a spot over the size: at contact, and more with each height
-WIDEST = 3.0  # widths of a spot at which it ends
+HIGHEST = 0.5  # of the object's size: above that height it casts none
+BLUR, SPREAD = 0.09, 0.3  # width of a spot over the size: at contact, and per height
+WIDEST = 3.0  # widths at which a spot ends
 STRENGTH, DENSITY = 0.75, 0.45
-OVERHEAD = 0.1  # of the size: how far above a point of the object the support may still be dark
+OVERHEAD = 0.1  # of the size: the support is darkened this far above a point of the object
 BALL = 0.65  # diameter of a ball over sqrt(n) d, for n points spread over it
 OPAQUE = 0.3  # fainter Gaussians cast none
-NEIGHBOURS, LONELY = 8, 4.0  # a point whose 8th neighbour is 4 times as far as usual is a floater
+NEIGHBOURS, LONELY = 8, 4.0  # a floater's 8th neighbour is 4 times as far as the median
 
 
 class Caster(NamedTuple):
     """An object that casts a shadow."""
 
     points: Array
-    """``(T, POINTS, 3)`` in all frames: along the two axes across up, then up."""
+    """``(T, POINTS, 3)`` in all frames: along the two horizontal axes, then up."""
     size: float
-    """Geometric mean of its largest extent and the diameter of a ball with as much surface."""
+    """Geometric mean of its largest extent and the diameter of a ball with the same surface."""
 
 
 def casters(scene: GaussianScene, affines: Affines, up: Vec3) -> dict[int, Caster]:
@@ -59,7 +57,7 @@ def casters(scene: GaussianScene, affines: Affines, up: Vec3) -> dict[int, Caste
 
 
 def upright_axes(up: Vec3) -> Tensor:
-    """Rows: the two directions across up, and up ``(3, 3)``, float64."""
+    """Rows: two horizontal directions, and up ``(3, 3)``, float64."""
     return torch.stack([*across(up), up.double()])
 
 
@@ -74,9 +72,9 @@ def _caster(thing: GaussianScene, A: Tensor, b: Tensor, axes: Tensor) -> Caster:
 
 
 def _ball(points: Array) -> float:
-    """Diameter of the ball whose surface is as large as the one that the points are spread over.
+    """Diameter of the ball whose surface area is that over which the points are spread.
 
-    The surface is in proportion to the points and the square of their distance ``d`` from the next.
+    The area is proportional to their number and the square of their mean nearest distance ``d``.
     """
     from scipy.spatial import cKDTree
 
@@ -85,7 +83,7 @@ def _ball(points: Array) -> float:
 
 
 def _without_outliers(x: Array) -> Array:
-    """The points ``(N, 3)`` that have others around them: floaters would be the first chosen."""
+    """The points ``(N, 3)`` without isolated ones: floaters would be chosen first."""
     from scipy.spatial import cKDTree
 
     if len(x) <= NEIGHBOURS:
@@ -95,7 +93,7 @@ def _without_outliers(x: Array) -> Array:
 
 
 def spread_points(x: Array, count: int) -> Array:
-    """At most ``count`` of the points ``(N, 3)``, each as far from the others as can be."""
+    """At most ``count`` of the points ``(N, 3)``, by farthest-point sampling."""
     chosen = np.empty(min(count, len(x)), int)
     chosen[0] = ((x - x.mean(0)) ** 2).sum(-1).argmax()
     nearest = np.full(len(x), np.inf)
@@ -109,7 +107,7 @@ def spread_points(x: Array, count: int) -> Array:
 
 
 class ContactShadow:
-    """Factors on the colours of what lies under the objects, frame by frame."""
+    """Factors on the colours of Gaussians under the objects, frame by frame."""
 
     def __init__(
         self,
@@ -120,12 +118,12 @@ class ContactShadow:
         kind: ShadowName,
         presence: Tensor | None = None,
     ) -> None:
-        """Of the objects that ``affines`` move; ``up`` is a unit vector ``(3,)``.
+        """For the objects moved by ``affines``; ``up`` is a unit vector ``(3,)``.
 
-        ``presence (N,)`` says which Gaussians come later: they never had a shadow.
+        ``presence (N,)`` says which Gaussians appear later: these never had a shadow.
         """
         casting = casters(scene, affines, up)
-        if kind == "new":  # what never moves has its shadow already
+        if kind == "new":  # the shadow of what never moves is in the capture
             casting = {i: c for i, c in casting.items() if np.ptp(c.points, axis=0).any()}
         self.casters = list(casting.values())
         self.rows, self.at = receivers(scene, affines, self.casters, up, presence)
@@ -135,7 +133,7 @@ class ContactShadow:
             self.first[(presence.cpu()[self.rows] == LATER).numpy()] = 1
 
     def __call__(self, t: int) -> tuple[Tensor, Tensor]:
-        """Rows ``(n,)`` that are darker in frame ``t``, and factors ``(n,)`` on their colours."""
+        """Rows ``(n,)`` darkened in frame ``t``, and factors ``(n,)`` on their colours."""
         light = self._light(t)
         if self.first is not None:
             light = np.minimum(light / self.first, 1)
@@ -143,7 +141,7 @@ class ContactShadow:
         return self.rows[torch.from_numpy(dark)], torch.from_numpy(light[dark])
 
     def _light(self, t: int) -> Array:
-        """What is left of the light at every receiver ``(R,)``, float32."""
+        """Remaining light at every receiver ``(R,)``, float32."""
         from .shadow_kernel import add_cover  # numba takes a moment to import
 
         cover = np.zeros(len(self.at))
@@ -159,9 +157,9 @@ def receivers(
     up: Vec3,
     presence: Tensor | None = None,
 ) -> tuple[Tensor, Array]:
-    """Rows of still Gaussians that any shadow may fall on, and where they are ``(R, 3)``.
+    """Rows of still Gaussians on which shadows may fall, and their positions ``(R, 3)``.
 
-    What ``presence (N,)`` shows in frame 0 alone is none of them.
+    Gaussians shown only in frame 0 by ``presence (N,)`` are excluded.
     """
     near = torch.zeros(len(scene), dtype=torch.bool)
     at = scene.means.cpu().float() @ upright_axes(up).T.float()
@@ -177,13 +175,13 @@ def receivers(
 
 
 def _variances(scene: GaussianScene, rows: Tensor) -> Array:
-    """Mean square width ``(R,)`` of Gaussians along their two longer axes."""
+    """Mean squared width ``(R,)`` of Gaussians along their two longer axes."""
     square = scene.log_scales[rows].double().cpu().mul(2).exp()
     return (0.5 * (square.sum(-1) - square.amin(-1))).numpy()
 
 
 def reach(low: Array, high: Array, size: float) -> tuple[Array, Array]:
-    """The box ``(3,)``, ``(3,)`` in which points between two corners cast shadows."""
+    """Corners ``(3,)`` of the box in which points between two corners cast shadows."""
     side = 2 * WIDEST * (BLUR + SPREAD * HIGHEST) * size
     below, above = HIGHEST * size, OVERHEAD * size
     return low - np.array([side, side, below]), high + np.array([side, side, above])

@@ -1,15 +1,15 @@
-"""The state-to-Gaussian transformation: one affine map a frame, shared by an object's Gaussians.
+"""The state-to-Gaussian transformation: one affine map per frame for all Gaussians of an object.
 
     g_t = A_t (g_0 - p_0) + p_t,    Sigma_t = A_t Sigma_0 A_t^T        (Eq. gaussian-update)
 
 Two forms of ``A_t`` exist. ``"main"``, the default, is the main text's ``R_t diag(rho_t) R_0^T``
 with ``rho_t = s_t / s_0``: scaling along the object's own axes. ``"impl"`` is the appendix's
 ``R(q_t (x) q_0*) diag(rho_t)``, which scales along the world's axes first and clamps ``s_0`` and
-``rho_t`` at 1e-6. They agree when ``q_0`` is the identity. In both the rotational (polar) part is
-``R(q_t (x) q_0*)``; it turns the view-dependent colour.
+``rho_t`` at 1e-6. They agree if ``q_0`` is the identity. In both, the rotational (polar) part is
+``R(q_t (x) q_0*)``, which rotates the view-dependent colour.
 
-Small matrices are made in float64. At the initial state the map is the identity to the last bit,
-and so is what it makes of the Gaussians.
+The matrices are computed in float64. At the initial state the map is exactly the identity, and
+leaves the Gaussians unchanged bit for bit.
 """
 
 import math
@@ -21,25 +21,25 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from .. import rotations
-from ..errors import InputError, unknown_name
-from ..state import State, StateLike, as_tensor, make, require_finite
-from ..types import Quat, StateTensor, Vec3
+from ..base import rotations
+from ..base.errors import InputError, unknown_name
+from ..base.state import State, StateLike, as_tensor, make, require_finite
+from ..base.types import Quat, StateTensor, Vec3
 from . import sh as harmonics
 from .gaussians import BACKGROUND, SCALE_FLOOR, GaussianScene
 
 Form: TypeAlias = Literal["main", "impl"]
-States: TypeAlias = StateLike | Mapping[int, StateLike]  # one object's, or by object id
-Objects: TypeAlias = int | Sequence[int] | None  # whose states are given when they are no mapping
+States: TypeAlias = StateLike | Mapping[int, StateLike]  # of one object, or by object id
+Objects: TypeAlias = int | Sequence[int] | None  # whose states are given, unless as a mapping
 
 IMPL_FLOOR = 1e-6  # the appendix's clamp of s_0 and of rho
 UPPER = (0, 1, 2, 4, 5, 8)  # xx, xy, xz, yy, yz, zz in a flattened (3, 3)
-FULL = (0, 1, 2, 1, 3, 4, 2, 4, 5)  # the inverse: which packed number fills each of the nine
+FULL = (0, 1, 2, 1, 3, 4, 2, 4, 5)  # the inverse: index of the packed number for each of the nine
 MOVED = ("means", "quats", "log_scales", "sh")  # fields of a scene that move
-SWEEPS = 12  # of Jacobi rotations; 4 are common, the method converges quadratically
-CHUNK = 3072  # Gaussians decomposed at a time: in the cache, and too few to wake threads for
+SWEEPS = 12  # most sweeps of Jacobi rotations; 4 are typical, convergence is quadratic
+CHUNK = 3072  # Gaussians decomposed at a time: fits into the cache, below the threshold for threads
 TINY = 1e-290  # keeps quotients of vanishing columns finite
-CONVERGED = 1e-8  # cosine between columns before a sweep, whose square is then below rounding
+CONVERGED = 1e-8  # largest cosine between columns for the last sweep; its square is below rounding
 
 
 def affine(z0: StateLike, z: StateLike, form: Form = "main") -> Tensor:
@@ -56,7 +56,7 @@ def turn(z0: StateLike, z: StateLike) -> Tensor:
 def relative(z0: StateTensor, z: StateTensor) -> Quat:
     """``q_t (x) q_0*`` in float64.
 
-    Summed in an order in which equal quaternions cancel to exactly the identity's zeros.
+    Summed in an order in which equal quaternions cancel exactly to the identity.
     """
     q0, q = (rotations.normalize(State(x).q.double()) for x in (z0, z))
     u0, u = q0[..., 1:], q[..., 1:]
@@ -79,8 +79,8 @@ def _ratio(z0: StateTensor, z: StateTensor, form: Form) -> Vec3:
 def affine64(z0: StateTensor, z: StateTensor, form: Form) -> Tensor:
     """``A_t`` in float64.
 
-    The main form is written ``R_rel (I + R_0 diag(rho - 1) R_0^T)``: the same matrix, and the
-    identity without rounding when nothing moved.
+    The main form is written ``R_rel (I + R_0 diag(rho - 1) R_0^T)``: the same matrix, and exactly
+    the identity if nothing moved.
     """
     if form not in get_args(Form):
         raise unknown_name("form", str(form), get_args(Form))
@@ -106,18 +106,18 @@ def transform(
     object: Objects = None,
     form: Form = "main",
 ) -> GaussianScene:
-    """The scene with its objects moved from ``z0`` to ``z``; all else stays bit for bit.
+    """The scene with its objects moved from ``z0`` to ``z``; the rest is unchanged bit for bit.
 
-    Covariances come back as rotation and scale, view-dependent colour turns with the object,
-    opacities stay.
+    Covariances are returned as rotation and scale, view-dependent colour rotates with the object,
+    opacities are unchanged.
 
     Args:
         scene: Gaussians with object ids.
         z0: initial state ``(22,)``; ``None`` for :func:`initial_state` of the object.
         z: state ``(22,)`` to move to. Both may be ``(K, 22)`` for ``K`` objects, or mappings from
             object id to state.
-        object: id, or ``K`` ids, when ``z`` is no mapping; default the scene's only object.
-            ``BACKGROUND`` moves what belongs to no object.
+        object: id, or ``K`` ids, unless ``z`` is a mapping; default the scene's only object.
+            ``BACKGROUND`` moves the Gaussians that belong to no object.
         form: which ``A_t``.
     """
     pairs = moving(scene, z0, z, object, dim=1)
@@ -130,7 +130,7 @@ def transform(
 
 
 def _moved(part: GaussianScene, z0: StateTensor, z: StateTensor, form: Form) -> dict[str, Tensor]:
-    """The fields of one object's Gaussians that change."""
+    """The changed fields of one object's Gaussians."""
     A, offset = affine64(z0, z, form), shift(z0, z)
     if torch.equal(A, torch.eye(3).to(A)) and not offset.any():
         return {}
@@ -146,7 +146,7 @@ def _moved(part: GaussianScene, z0: StateTensor, z: StateTensor, form: Form) -> 
 def _shapes(part: GaussianScene, A: Tensor, rho: Vec3, q: Quat) -> tuple[Quat, Tensor]:
     """Quaternions and log scales of ``A Sigma A^T``, float64."""
     q_i, log_scales = part.quats.double(), part.log_scales.double()
-    if (rho == rho[0]).all():  # a rotation and a size: nothing to decompose
+    if (rho == rho[0]).all():  # rotation and uniform scale: nothing to decompose
         return rotations.multiply(q.expand_as(q_i), q_i), log_scales + rho.log()
     scales = log_scales.exp().clamp_min(SCALE_FLOOR)
     U, s = principal_axes(A @ rotations.to_matrix(q_i) * scales.unsqueeze(-2))
@@ -156,9 +156,9 @@ def _shapes(part: GaussianScene, A: Tensor, rho: Vec3, q: Quat) -> tuple[Quat, T
 def principal_axes(B: Tensor) -> tuple[Tensor, Tensor]:
     """``U`` and ``s`` with ``B B^T = U diag(s^2) U^T`` for ``B (N, 3, 3)`` of positive determinant.
 
-    One-sided Jacobi: columns of ``B`` are turned in pairs until they are orthogonal. Unlike an
-    eigendecomposition of ``B B^T`` it keeps the digits of small scales beside large ones, and it
-    leaves axes that are orthogonal already in their place, so shapes change continuously with the
+    One-sided Jacobi: pairs of columns of ``B`` are rotated until they are orthogonal. Unlike an
+    eigendecomposition of ``B B^T`` it preserves the digits of small scales beside large ones, and
+    axes that are already orthogonal keep their order, so shapes change continuously with the
     motion. ``U (N, 3, 3)`` are rotations; ``s (N, 3)`` are not sorted.
     """
     if not len(B):
@@ -177,7 +177,7 @@ def _jacobi(B: Tensor) -> tuple[Tensor, Tensor]:
     squares = torch.stack([_dot(c, c) for c in columns]).clamp_min(TINY)  # (3, N)
     inverse = torch.rsqrt(squares)
     axes = torch.stack(columns) * inverse.unsqueeze(1)  # (column, component, N)
-    # The shortest column has the least accurate direction: take it from the other two.
+    # The shortest column has the least accurate direction: compute it from the other two.
     third = torch.linalg.cross(axes.roll(-1, 0), axes.roll(-2, 0), dim=1)
     third = third * torch.stack([torch.rsqrt(_dot(c, c)) for c in third]).unsqueeze(1)
     shortest = squares == squares.amin(0)
@@ -186,9 +186,9 @@ def _jacobi(B: Tensor) -> tuple[Tensor, Tensor]:
 
 
 def _orthogonalize(columns: list[Tensor], i: int, j: int) -> float:
-    """Turn columns ``i`` and ``j`` until orthogonal; the largest cosine there was between them.
+    """Rotate columns ``i`` and ``j`` until orthogonal; returns their largest cosine before.
 
-    Roots are taken as ``x rsqrt(x)``: on the CPU torch hands a plain root to a library that wakes
+    Roots are computed as ``x rsqrt(x)``: on the CPU torch's root calls a library that starts
     threads even for a few thousand numbers.
     """
     a, b = columns[i], columns[j]
@@ -233,17 +233,17 @@ def transform_sequence(
 
     ``A Sigma A^T`` is linear in the six numbers of ``Sigma``, so a frame is one matrix product
     over all Gaussians. Rounding is relative to ``|A|^2 |Sigma|``: for needles squeezed along their
-    length by ratios such as 1e-3 beside 1e3, hand over float64, or use :func:`transform`, which
-    never forms ``Sigma``.
+    length by ratios such as 1e-3 and 1e3, pass float64, or use :func:`transform`, which never
+    forms ``Sigma``.
 
     Args:
         means: ``(N, 3)``.
-        covariances: ``(N, 3, 3)``, or ``(N, 6)`` as of :func:`pack_symmetric`.
+        covariances: ``(N, 3, 3)``, or ``(N, 6)`` from :func:`pack_symmetric`.
         z0: initial state ``(22,)``; ``None`` for :func:`initial_state`.
         z: states ``(T, 22)``.
         form: which ``A_t``.
-        packed: give six numbers a covariance in place of nine.
-        out: tensors to fill, of the shapes returned; new memory costs as much as the arithmetic.
+        packed: return six numbers per covariance instead of nine.
+        out: tensors to fill, of the returned shapes; allocation costs as much as the arithmetic.
 
     Returns:
         Means ``(T, N, 3)`` and covariances ``(T, N, 3, 3)`` or ``(T, N, 6)``, in the dtype of the
@@ -281,14 +281,14 @@ def shift(z0: StateTensor, z: StateTensor) -> Vec3:
 
 
 def homogeneous(g: Vec3) -> Tensor:
-    """``(N, 4)``: g and 1."""
+    """``(N, 4)``: g with a 1 appended."""
     return torch.cat([g, torch.ones_like(g[:, :1])], dim=-1)
 
 
 def mean_matrices(A: Tensor, z0: StateTensor, z: StateTensor) -> Tensor:
-    """``(T, 4, 3)``, the map of the means, to be multiplied from the right.
+    """``(T, 4, 3)``, the map of the means, multiplied from the right.
 
-    The translation ``p_t - A p_0`` is ``(p_t - p_0) - (A - I) p_0``: zero when nothing moved.
+    The translation ``p_t - A p_0`` is ``(p_t - p_0) - (A - I) p_0``: zero if nothing moved.
     """
     moved = shift(z0, z) - State(z0).p.double() @ (A - torch.eye(3).to(A)).mT
     return torch.cat([A.mT, moved.unsqueeze(-2)], dim=-2)
@@ -304,7 +304,7 @@ def congruence(A: Tensor, *, packed: bool) -> Tensor:
 def _buffers(
     out: tuple[Tensor, Tensor] | None, shapes: tuple[tuple[int, ...], ...], like: Tensor
 ) -> list[Tensor]:
-    """Where the results go. On the CPU numpy's memory: it asks for huge pages, torch does not."""
+    """Buffers for the results; numpy's memory on the CPU, which uses huge pages unlike torch's."""
     if out is None:
         if like.device.type != "cpu":
             return [like.new_empty(shape) for shape in shapes]
@@ -321,7 +321,7 @@ def _buffers(
 
 
 def _product(x: Tensor, m: Tensor, out: Tensor) -> Tensor:
-    """``x (N, a)`` times ``m (T, a, b)`` as ``(T, N, b)``, into ``out`` unless a gradient flows."""
+    """``x (N, a)`` times ``m (T, a, b)`` as ``(T, N, b)``, into ``out`` unless differentiating."""
     m = m.to(x)
     if torch.is_grad_enabled() and (x.requires_grad or m.requires_grad):
         return x @ m
@@ -329,24 +329,24 @@ def _product(x: Tensor, m: Tensor, out: Tensor) -> Tensor:
 
 
 def _checked(z: StateLike, name: str, dim: int | None = None) -> StateTensor:
-    """Finite states; ``dim`` is how many dimensions they must have."""
+    """Finite states with ``dim`` dimensions."""
     x = State(as_tensor(z, name)).z
     if dim is not None and x.dim() != dim:
         wanted = "(22,)" if dim == 1 else "(T, 22)"
-        raise InputError(f"{name}: expected shape {wanted} an object, got {tuple(x.shape)}")
+        raise InputError(f"{name}: expected shape {wanted} per object, got {tuple(x.shape)}")
     require_finite(x.detach(), name)
     return x
 
 
 def rows_of(scene: GaussianScene, index: int) -> Tensor:
-    """Where the Gaussians of one object stand."""
+    """Indices of the Gaussians of one object."""
     return (scene.ids == index).nonzero().squeeze(-1)
 
 
 def moving(
     scene: GaussianScene, z0: States | None, z: States, object: Objects, dim: int
 ) -> dict[int, tuple[StateTensor, StateTensor]]:
-    """Initial and later state of every object that moves; ``dim`` counts those of the later."""
+    """Initial and later state of every moving object; the later has ``dim`` dimensions."""
     if object is None and not (isinstance(z, Mapping) and (z0 is None or isinstance(z0, Mapping))):
         object = _only_object(scene)
     later = _by_object(z, object, "z")
@@ -370,7 +370,7 @@ def _by_object(z: States, object: Objects, name: str) -> Mapping[int, StateLike]
     """States as a mapping from object id."""
     if isinstance(z, Mapping):
         if not z:
-            raise InputError(f"{name}: no states; give at least one object's")
+            raise InputError(f"{name}: no states; give those of at least one object")
         return z
     ids = _ids(object)
     if isinstance(ids, int):
@@ -382,7 +382,7 @@ def _by_object(z: States, object: Objects, name: str) -> Mapping[int, StateLike]
 
 
 def _ids(object: Objects) -> int | list[int]:
-    """One id or several, of numpy and torch too."""
+    """One id or several; numpy and torch integers too."""
     try:
         return operator.index(object)  # type: ignore[arg-type]
     except TypeError:
@@ -396,6 +396,6 @@ def _only_object(scene: GaussianScene) -> int:
         return ids[0]
     if not ids:
         raise InputError(
-            "the scene has no object; mark one with grouping.assign, or pass object=BACKGROUND"
+            "the scene has no object; mark one with segment.assign, or pass object=BACKGROUND"
         )
     raise InputError(f"the scene has objects {ids}; say which one moves, or give states by id")

@@ -1,7 +1,7 @@
-"""From a captured scene's coordinates to the frame of the physics, and back.
+"""From a captured scene's coordinates to the physics frame, and back.
 
-Captures are turned, scaled and placed anyhow. The physics wants y up, the floor at y = 0, and
-objects about as large as those it was trained on.
+Captures have arbitrary rotation, scale and position. The physics needs y up, the floor at y = 0,
+and objects about as large as those it was trained on.
 """
 
 from collections.abc import Sequence
@@ -10,10 +10,10 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from .. import rotations
-from ..errors import InputError
-from ..state import State, pack
-from ..types import Quat, StateTensor, Vec3
+from ..base import rotations
+from ..base.errors import InputError
+from ..base.state import State, pack
+from ..base.types import Quat, StateTensor, Vec3
 
 UP = (0.0, 1.0, 0.0)  # of the physics frame
 
@@ -23,15 +23,15 @@ class WorldFrame:
     """The similarity ``x_physics = scale * R(rotation) x_scene + offset``, in float64."""
 
     rotation: Quat
-    """Turns the scene's up into +y ``(4,)``."""
+    """Rotates the scene's up to +y ``(4,)``."""
     scale: float
-    """Physics units in a scene unit."""
+    """Physics units per scene unit."""
     offset: Vec3
-    """Puts the floor to y = 0 ``(3,)``."""
+    """Moves the floor to y = 0 ``(3,)``."""
 
     @classmethod
     def identity(cls) -> "WorldFrame":
-        """A scene that is in the physics frame already."""
+        """For a scene that is already in the physics frame."""
         return cls(torch.tensor([1.0, 0, 0, 0]).double(), 1.0, torch.zeros(3).double())
 
     @classmethod
@@ -59,19 +59,19 @@ class WorldFrame:
         return -self.offset[1].item() / self.scale
 
     def to_physics(self, points: Vec3) -> Vec3:
-        """Points ``(..., 3)`` of the scene in the physics frame."""
+        """Points ``(..., 3)`` from the scene to the physics frame."""
         x = points.double()
         turned = rotations.rotate(self.rotation.to(x), x)
         return (self.scale * turned + self.offset.to(x)).to(points.dtype)
 
     def to_scene(self, points: Vec3) -> Vec3:
-        """Points ``(..., 3)`` of the physics frame in the scene."""
+        """Points ``(..., 3)`` from the physics frame to the scene."""
         x = points.double()
         back = (x - self.offset.to(x)) / self.scale
         return rotations.rotate(rotations.conjugate(self.rotation).to(x), back).to(points.dtype)
 
     def state_to_physics(self, z: StateTensor) -> StateTensor:
-        """States ``(..., 22)`` of the scene in the physics frame."""
+        """States ``(..., 22)`` from the scene to the physics frame."""
         x = State(z.double())
         k, turn = self.scale, self.rotation.to(x.q).expand(*z.shape[:-1], 4)
         return pack(
@@ -80,7 +80,7 @@ class WorldFrame:
         ).to(z.dtype)  # fmt: skip
 
     def state_to_scene(self, z: StateTensor) -> StateTensor:
-        """States ``(..., 22)`` of the physics frame in the scene."""
+        """States ``(..., 22)`` from the physics frame to the scene."""
         x = State(z.double())
         k, turn = self.scale, rotations.conjugate(self.rotation).to(x.q).expand(*z.shape[:-1], 4)
         return pack(
@@ -90,11 +90,11 @@ class WorldFrame:
 
 
 def upright(up: Vec3) -> Quat:
-    """A rotation that takes the unit vector ``up`` to +y.
+    """A rotation that maps the unit vector ``up`` to +y.
 
-    A scene that stands on its head is first turned half around x. That is the usual step from the
-    axes of captures (y down, z ahead) to those of graphics, which leaves the front in front, and it
-    keeps the heading stable for directions near -y, where the shortest turn could go anywhere.
+    An upside-down scene is first rotated by half a turn about x: the usual step from the axes of
+    captures (y down, z ahead) to those of graphics. It keeps the heading stable for directions near
+    -y, where the shortest rotation is ambiguous.
     """
     flip = torch.tensor([0.0, 1, 0, 0] if up[1] < 0 else [1.0, 0, 0, 0]).to(up)
     rest = shortest_turn(rotations.rotate(flip, up), torch.tensor(UP).to(up))
@@ -102,9 +102,9 @@ def upright(up: Vec3) -> Quat:
 
 
 def shortest_turn(a: Vec3, b: Vec3) -> Quat:
-    """The rotation of smallest angle that takes the unit vector ``a`` to ``b``, both ``(3,)``."""
+    """The smallest rotation that maps the unit vector ``a`` to ``b``, both ``(3,)``."""
     w = 1 + a @ b
-    if w < 1e-9:  # opposite: half a turn about anything across
+    if w < 1e-9:  # opposite: half a turn about any perpendicular axis
         across = torch.eye(3).to(a)[int(a.abs().argmin())]
         axis = torch.linalg.cross(a, across)
         return torch.cat([torch.zeros(1).to(a), axis / torch.linalg.vector_norm(axis)])

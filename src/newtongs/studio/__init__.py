@@ -1,13 +1,14 @@
-"""A scene in hand: click an object, pull an arrow, watch it fall, take it home.
+"""Interactive use: click an object, drag its arrow, watch it fall, download the result.
 
-:class:`Session` is all of it without a browser; :mod:`.page` shows one in a browser with viser.
-Neither has physics, picking or export of its own: what a session does, :func:`newtongs.animate`,
-:class:`newtongs.Simulation` and :func:`newtongs.export` do, and it tells the lines that do it.
+:class:`Session` does all of it without a browser; :mod:`.page` shows a session in a browser, with
+viser. Neither implements physics, picking or export: a session calls what :func:`newtongs.animate`,
+:class:`newtongs.Simulation` and :func:`newtongs.exports.export` call, and prints the code that does
+the same.
 """
 
 from typing import TYPE_CHECKING
 
-from ..lazy import lazy
+from ..base.lazy import lazy
 
 if TYPE_CHECKING:
     from .recipe import Kick, Recipe

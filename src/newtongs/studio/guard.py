@@ -1,8 +1,8 @@
-"""Who may speak to the studio: pages of its own address, and with a token where it is not local.
+"""Access control of the studio: only its own pages may connect, with a token if it is not local.
 
-viser has no door of its own: every page that a browser shows may open a socket to a local port.
-The guard stands before viser's web server and its socket alike. It is put there while viser starts;
-if that fails, the studio does not start.
+Viser has no access control, and any page in a browser may open a socket to a local port. The guard
+stands in front of viser's web server and its socket. It is installed while viser starts; if that
+fails, the studio does not start.
 """
 
 import hmac
@@ -17,18 +17,18 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import parse_qs, urlsplit
 
-from ..errors import InputError
+from ..base.errors import InputError
 
-VISER = (1, 1)  # the guard and the uploads stand on its inner parts, which other versions change
+VISER = (1, 1)  # guard and uploads depend on internals of this version
 LOCAL = ("127.0.0.1", "localhost", "::1")
 COOKIE = "newtongs_studio"
 MEGABYTE = 10**6
-# Of one file each; formats that hold arrays of Python are left to files from the own disk.
+# Formats of a single file; LGM tensors (.npy, .pt) are accepted only from the command line.
 ENDINGS = (".compressed.ply", ".ply", ".spz", ".sog", ".splat", ".ksplat", ".glb", ".json")
 
 
 def known_viser() -> Any:
-    """The module viser, in a version that can be guarded."""
+    """Import viser, in a version that the guard supports."""
     try:
         import viser
     except ImportError as error:
@@ -38,32 +38,32 @@ def known_viser() -> Any:
     found = tuple(int(n) for n in re.findall(r"\d+", viser.__version__)[:2])
     if found != VISER:
         raise InputError(
-            f"the studio needs viser 1.1.x, found {viser.__version__}: its guard stands on inner "
-            "parts of viser; install it with: pip install 'newtongs[studio]'"
+            f"the studio needs viser 1.1.x, found {viser.__version__}: its guard depends on "
+            "internals of viser; install it with: pip install 'newtongs[studio]'"
         )
     return viser
 
 
 @dataclass
 class Guard:
-    """Decides on requests."""
+    """Decides which requests are answered."""
 
     host: str
-    """The address that is listened on."""
+    """The address that the studio listens on."""
     token: str | None = None
-    """What a page must bring; None where only this machine can come."""
+    """The token that a page must present; None if only this machine can connect."""
     installed: bool = field(default=False)
 
     @classmethod
     def of(cls, host: str) -> "Guard":
-        """A fresh token where others can reach the port."""
+        """A guard for a host, with a new token if other machines can reach it."""
         return cls(host, None if host in LOCAL else secrets.token_urlsafe(24))
 
     def refusal(self, path: str, headers: Any) -> str | None:
-        """Why a request is not answered; None if it may pass.
+        """The reason to refuse a request; None to answer it.
 
-        A local studio answers only to local names: a foreign name that leads here is an attack by
-        its name server. A socket must come from a page that came from here.
+        A local studio answers only to local host names: a foreign name that resolves to it is a DNS
+        rebinding attack. A socket must come from a page that the studio served.
         """
         host = headers.get("Host", "")
         if self.token is None and _name(host) not in LOCAL:
@@ -79,7 +79,7 @@ class Guard:
         return None
 
     def _knows(self, path: str, headers: Any) -> bool:
-        """Whether the request brings the token, in its address or as a cookie."""
+        """Whether the request has the token, in its address or as a cookie."""
         given = parse_qs(urlsplit(path).query).get("token", [""])[0]
         return self._is_token(given) or any(
             self._is_token(value.strip())
@@ -93,7 +93,7 @@ class Guard:
 
     @contextmanager
     def before_viser(self) -> Iterator[None]:
-        """While a viser server is made: its requests pass here first."""
+        """While a viser server starts: install the guard in front of it."""
         from websockets.asyncio import server
 
         plain = server.serve
@@ -110,9 +110,9 @@ class Guard:
 
     def _wrapped(self, answer: Any) -> Any:
         def process(connection: Any, request: Any) -> Any:
-            why = self.refusal(request.path, request.headers)
-            if why is not None:
-                return connection.respond(http.HTTPStatus.FORBIDDEN, f"newtongs studio: {why}\n")
+            reason = self.refusal(request.path, request.headers)
+            if reason is not None:
+                return connection.respond(http.HTTPStatus.FORBIDDEN, f"newtongs studio: {reason}\n")
             response = answer(connection, request)
             if response is not None and self.token is not None:
                 cookie = f"{COOKIE}={self.token}; HttpOnly; SameSite=Strict; Path=/"
@@ -128,10 +128,10 @@ def _name(host: str) -> str:
 
 
 class Uploads:
-    """Files from the browser: in a private folder that goes with the studio, none too large."""
+    """Uploaded files, of limited size, in a private folder that is deleted with the studio."""
 
     def __init__(self, most: float) -> None:
-        """``most`` is the size of the largest file, in megabytes."""
+        """``most`` is the size limit of a file, in megabytes."""
         if not most > 0:
             raise InputError(f"--max-upload: expected megabytes above 0, got {most:g}")
         self.most = int(most * MEGABYTE)
@@ -140,18 +140,18 @@ class Uploads:
 
     @property
     def folder(self) -> Path:
-        """Where they are; nobody else can read it."""
+        """The folder; no other user can read it."""
         return Path(self._folder.name)
 
     def store(self, name: str, content: bytes) -> Path:
-        """Write a file under a number; of the name it had only the ending is kept."""
+        """Write a file under a number; only the extension of its name is kept."""
         if len(content) > self.most:
             raise InputError(self.too_large(len(content)))
         bare = name.replace("\\", "/").rsplit("/", 1)[-1].lower()
         ending = next((e for e in ENDINGS if bare.endswith(e)), None)
         if ending is None:
             raise InputError(
-                f"no splat file by its name: {bare[:60]!r}; expected {', '.join(ENDINGS)}"
+                f"{bare[:60]!r} is no splat file: expected a name ending in {', '.join(ENDINGS)}"
             )
         self._count += 1
         path = self.folder / f"upload_{self._count}{ending}"
@@ -159,17 +159,17 @@ class Uploads:
         return path
 
     def too_large(self, size: int) -> str:
-        """One line."""
+        """The error line for a file of ``size`` bytes."""
         most = self.most / MEGABYTE
         return (
-            f"the file has {size / MEGABYTE:,.0f} MB, up to {most:,.0f} MB are taken; "
-            "open it from the disk: newtongs studio FILE, or raise --max-upload"
+            f"expected a file of up to {most:,.0f} MB, got {size / MEGABYTE:,.0f} MB; "
+            "open it with: newtongs studio FILE, or raise --max-upload"
         )
 
     def watch(self, gui: Any, refuse: Any) -> None:
-        """Drop transfers that announce too much, or bring more than they announced.
+        """Drop transfers that announce too much, or send more than they announced.
 
-        viser itself would hold any number of bytes; ``refuse`` is called with the line to show.
+        Viser itself would accept any number of bytes. ``refuse`` is called with the error line.
         """
         from viser import _messages
 
@@ -184,11 +184,11 @@ class Uploads:
             state = held.get(message.transfer_uuid)
             if state is not None and state["transferred_bytes"] > state["total_bytes"]:
                 held.pop(message.transfer_uuid, None)
-                refuse("an upload was longer than it said; it was dropped")
+                refuse("an upload was longer than announced and was dropped; try again")
 
         gui._websock_interface.register_handler(_messages.FileTransferStartUpload, at_start)
         gui._websock_interface.register_handler(_messages.FileTransferPart, at_part)
 
     def close(self) -> None:
-        """Remove the folder and all in it."""
+        """Delete the folder with all files."""
         self._folder.cleanup()

@@ -1,7 +1,8 @@
-"""Gaussians as the nodes of a browser's scene: positions by float32, shapes by float16.
+"""Gaussians as splat nodes of a browser's scene: float32 positions, float16 covariances.
 
-A node holds its Gaussians about its own origin and divided by a length ``unit``, so that float16
-holds their covariances; the node's scale undoes that. Only the node's pose changes while it moves.
+The Gaussians of a node are relative to its own origin and divided by a length ``unit``, so that
+their covariances fit into float16; the node's scale undoes this. While an object moves, only the
+pose of its node changes.
 """
 
 import math
@@ -13,24 +14,24 @@ import numpy.typing as npt
 import torch
 from torch import Tensor
 
-from .. import rotations
+from ..base import rotations
+from ..base.state import LAYOUT
+from ..base.types import StateTensor, Vec3
+from ..pipeline.pick import Layout
 from ..scene.frames import ALWAYS, FIRST, LATER
 from ..scene.gaussians import BACKGROUND, SH_C0, GaussianScene
 from ..scene.world_frame import WorldFrame
-from ..stage import Stage
-from ..state import LAYOUT
-from ..types import StateTensor, Vec3
 
 Array: TypeAlias = npt.NDArray[Any]
 
-TINT = (1.0, 0.55, 0.1)  # of what is selected
-TINTED = 0.4  # how much of it
-TYPICAL = 0.1  # standard deviation that most Gaussians have in a node
-LARGEST = 200.0  # standard deviation there; float16 ends at 65,504
+TINT = (1.0, 0.55, 0.1)  # colour of a selected object
+TINTED = 0.4  # weight of the tint
+TYPICAL = 0.1  # median standard deviation of the Gaussians, units of their node
+LARGEST = 200.0  # largest standard deviation, units of a node; float16 ends at 65,504
 
 
 class Splats(NamedTuple):
-    """Arguments of viser's ``add_gaussian_splats``, and what its pose needs."""
+    """Arguments of viser's ``add_gaussian_splats``, and the unit of the node."""
 
     centers: Array
     """``(N, 3)``, float32."""
@@ -41,15 +42,15 @@ class Splats(NamedTuple):
     opacities: Array
     """``(N, 1)``."""
     unit: float
-    """Scene units in a unit of the node."""
+    """Scene units per unit of the node."""
 
     def tinted(self) -> "Splats":
-        """The same in the colour of a selection."""
+        """The same splats, tinted as selected."""
         rgbs = (1 - TINTED) * self.rgbs + TINTED * np.array(TINT, dtype=np.float32)
         return self._replace(rgbs=rgbs)
 
     def in_units_of(self, unit: float) -> "Splats":
-        """The same where a unit of the node is another."""
+        """The same splats for another unit of the node."""
         k = self.unit / unit
         return self._replace(
             centers=k * self.centers, covariances=k * k * self.covariances, unit=unit
@@ -57,9 +58,9 @@ class Splats(NamedTuple):
 
 
 def splats(scene: GaussianScene, origin: Vec3, axes: Tensor | None = None) -> Splats:
-    """Gaussians about ``origin (3,)``, along the ``axes`` (a quaternion) if given.
+    """Gaussians relative to ``origin (3,)``, in the ``axes`` (a quaternion) if given.
 
-    Colour is that of all directions together: a browser's nodes know no other.
+    Colour is averaged over all directions: the browser's nodes have no view-dependent colour.
     """
     sigma = scene.scales.amax(-1)
     unit = max(float(sigma.median()) / TYPICAL, 1e-12) if len(scene) else 1.0
@@ -76,7 +77,7 @@ def splats(scene: GaussianScene, origin: Vec3, axes: Tensor | None = None) -> Sp
 
 
 class Pose(NamedTuple):
-    """Of a node."""
+    """Pose and size of a node."""
 
     position: Array
     wxyz: Array
@@ -84,13 +85,13 @@ class Pose(NamedTuple):
 
 
 def still_pose(world: WorldFrame, origin: Vec3, unit: float) -> Pose:
-    """Of what does not move, in the physics frame."""
+    """The pose of a static node in the physics frame."""
     k = unit * world.scale
     return Pose(world.to_physics(origin).numpy(), world.rotation.numpy(), (k, k, k))
 
 
 def moving_pose(world: WorldFrame, unit: float, start: StateTensor, z: StateTensor) -> Pose:
-    """Of an object at a state ``(22,)`` of the physics frame; ``start`` is its first one."""
+    """Pose of an object at a state ``(22,)`` of the physics frame; ``start`` is its first state."""
     (pose,) = moving_poses(world, [unit], [start], z.unsqueeze(0))
     return pose
 
@@ -98,7 +99,7 @@ def moving_pose(world: WorldFrame, unit: float, start: StateTensor, z: StateTens
 def moving_poses(
     world: WorldFrame, units: list[float], starts: list[StateTensor], states: StateTensor
 ) -> list[Pose]:
-    """Of objects at states ``(K, 22)``; by numpy: a few numbers, sixty times a second."""
+    """Poses of objects at states ``(K, 22)``; in numpy, for speed: called 60 times per second."""
     x = states.double().numpy()
     q, first = x[:, LAYOUT["q"]], np.array([z.numpy()[LAYOUT["s"]] for z in starts], np.float64)
     lengths = np.maximum(np.sqrt(np.einsum("ki,ki->k", q, q)), rotations.NORM_FLOOR)
@@ -109,7 +110,7 @@ def moving_poses(
 
 
 def add_splats(api: Any, name: str, made: Splats, pose: Pose) -> Any:
-    """A new node of a viser scene."""
+    """Add a splat node to a viser scene."""
     return api.add_gaussian_splats(
         name, made.centers, made.covariances, made.rgbs, made.opacities,
         scale=pose.scale, wxyz=pose.wxyz, position=pose.position,
@@ -117,7 +118,7 @@ def add_splats(api: Any, name: str, made: Splats, pose: Pose) -> Any:
 
 
 def place(node: Any, pose: Pose) -> None:
-    """Set a node's pose and size; only what has changed is sent."""
+    """Set a node's pose and size; only changes are sent."""
     move(node, pose)
     resize(node, pose)
 
@@ -130,10 +131,10 @@ def _viser_messages() -> Any:
 
 
 def move(node: Any, pose: Pose) -> None:
-    """Set where a node is.
+    """Set a node's position and orientation.
 
-    As viser's own setters do, but for their comparison with a tolerance: it takes longer than all
-    the rest, and holds slow things back.
+    Unlike viser's own setters, this compares exactly. Their comparison with a tolerance takes
+    longer than everything else, and suppresses slow motion.
     """
     impl, messages = node._impl, _viser_messages()
     p, q = tuple(pose.position.tolist()), tuple(pose.wxyz.tolist())
@@ -146,7 +147,7 @@ def move(node: Any, pose: Pose) -> None:
 
 
 def resize(node: Any, pose: Pose) -> None:
-    """Set how large a node is; a last digit is no change."""
+    """Set a node's size; rounding differences are not sent."""
     pairs = zip(node.scale, pose.scale, strict=True)
     if not all(math.isclose(a, b, rel_tol=1e-12) for a, b in pairs):
         node.scale = pose.scale
@@ -159,35 +160,37 @@ def show(node: Any, visible: bool) -> None:
 
 
 class Parts(NamedTuple):
-    """Masks ``(N,)`` of a stage's Gaussians by when and with what they are to be seen."""
+    """Masks ``(N,)`` of a layout's Gaussians by object and by when they are visible."""
 
     rest: Tensor
-    """Of the capture, where they were."""
+    """Static Gaussians of the capture."""
     more: Tensor
-    """Always, and new."""
+    """New static Gaussians, always visible."""
     first: Tensor
-    """In frame 0 alone."""
+    """Visible in frame 0 only."""
     later: Tensor
-    """From frame 1 on."""
+    """Visible from frame 1 on."""
     objects: list[Tensor]
     later_of_objects: list[Tensor]
 
 
-def parts(stage: Stage, rows: Tensor) -> Parts:
-    """How a stage is cut into nodes; ``rows`` are those of the capture, or -1."""
-    ids, n = stage.scene.ids, len(stage.scene)
-    when = torch.full((n,), ALWAYS, dtype=torch.uint8) if stage.presence is None else stage.presence
+def parts(layout: Layout) -> Parts:
+    """Divide a layout into nodes."""
+    ids, rows, n = layout.scene.ids, layout.rows, len(layout.scene)
+    when = (
+        torch.full((n,), ALWAYS, dtype=torch.uint8) if layout.presence is None else layout.presence
+    )
     still, old = ids == BACKGROUND, rows >= 0
     return Parts(
         still & (when == ALWAYS) & old, still & (when == ALWAYS) & ~old,
         still & (when == FIRST), still & (when == LATER),
-        [(ids == i) & (when != LATER) for i in stage.indices],
-        [(ids == i) & (when == LATER) for i in stage.indices],
+        [(ids == i) & (when != LATER) for i in layout.indices],
+        [(ids == i) & (when == LATER) for i in layout.indices],
     )  # fmt: skip
 
 
 def box_lines(boxes: Array) -> Array:
-    """Edges ``(12 N, 2, 3)`` of boxes ``(N, 2, 3)``, each a lowest and a highest corner."""
+    """Edges ``(12 N, 2, 3)`` of boxes ``(N, 2, 3)``, given by lowest and highest corner."""
     corner = np.array([[i, j, k] for i in (0, 1) for j in (0, 1) for k in (0, 1)])
     pairs = [(a, b) for a in range(8) for b in range(a) if np.abs(corner[a] - corner[b]).sum() == 1]
     low, high = boxes[:, None, 0], boxes[:, None, 1]

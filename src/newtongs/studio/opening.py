@@ -1,77 +1,117 @@
-"""Opening a scene: one of ours, a file that was open before, one from the browser, a project."""
+"""Open a scene: a built-in scene, a recent file, an uploaded file or project."""
 
+import json
+from contextlib import suppress
 from dataclasses import replace as changed
 from pathlib import Path
 from typing import Any
 
-from ..errors import InputError
-from ..templates import SCENES
-from . import home, recent, words
-from .part import Part, Wired
-from .recipe import Recipe
+from ..base.errors import InputError
+from ..base.files import write_atomically
+from ..samples import SCENES
+from . import project
+from .controls import Controls, Wired
+from .recipe import Recipe, refuse_files
 from .session import Session
 
+MOST_RECENT = 8  # files in the list
 
-class Opening(Part):
-    """What the folder "Scene" does."""
+
+class Opening(Controls):
+    """The folder "Scene"."""
 
     def updates(self) -> Wired:
-        """See :class:`Part`."""
+        """See :class:`Controls`."""
         return (self.page.panel.scene, self.on_scene), (self.page.panel.recent, self.on_recent)
 
     def on_scene(self, event: Any) -> None:
-        """One of ours was chosen."""
+        """A built-in scene was chosen."""
         page = self.page
         name = page.panel.scene.value
         if name in SCENES and name != page.shown:
-            page.say(f"opening {name} ...")
+            page.inform(f"opening {name} ...")
             page.open(Session(name), name)
 
     def on_recent(self, event: Any) -> None:
-        """A line of the list was chosen: the path is ours, not the browser's."""
+        """A recent file was chosen; its path comes from our list, not from the browser."""
         path = self.page.recent.get(self.page.panel.recent.value)
         if path is not None:
-            self.page.say(f"opening {path.name} ...")
+            self.page.inform(f"opening {path.name} ...")
             self.page.open(Session(str(path)), str(path))
-            recent.remember(path)
+            remember(path)
 
     def on_upload(self, event: Any) -> None:
-        """A file has come."""
+        """A file was uploaded."""
         page, file = self.page, self.page.panel.upload.value
         name = Path(file.name.replace("\\", "/")).name
         path = page.uploads.store(file.name, file.content)
-        page.say(f"reading {name} ...")
+        page.inform(f"reading {name} ...")
         if path.suffix == ".json":
-            self._open_project(home.read(path))
+            self._open_project(project.read(path))
         else:
             page.open(Session(str(path)), name)
 
     def _open_project(self, recipe: Recipe) -> None:
-        """A project from the browser. A path that it names is not opened, only its file's name."""
+        """Open an uploaded project. Paths in it are not opened; only the file name is matched."""
         page, name = self.page, Path(recipe.scene.replace("\\", "/")).name
         for push in recipe.pushes:
-            words.refuse_files(push.select)
+            refuse_files(push.select)
         if recipe.scene in SCENES:
             page.open(Session(recipe), recipe.scene)
             return
         now = page.session
         if now is not None and Path(page.shown).name == name:
-            there = changed(recipe, scene=now.recipe.scene)
-            page.open(Session(there, place=now.place), page.shown)
+            recipe = changed(recipe, scene=now.recipe.scene)
+            page.open(Session(recipe, place=now.place), page.shown)
             return
         known = next((p for p in page.recent.values() if p.name == name), None)
         if known is None:
-            raise InputError(f"the project is of {name[:80]}; open that file first, then this")
+            raise InputError(
+                f"this project needs the scene {name[:80]}; open that file first, then the project"
+            )
         page.open(Session(changed(recipe, scene=str(known))), str(known))
 
 
 def opened_session(word: str) -> Session | None:
-    """What the command line names: nothing, a project, a file or one of our scenes."""
+    """The session that the command line names: none, a project, a file or a built-in scene."""
     if not word:
         return None
     if word.endswith(".json") and not word.endswith("meta.json"):
         return Session.load(word)
     session = Session(Recipe(word))
     if word not in SCENES:
-        recent.remember(Path(word))
+        remember(Path(word))
     return session
+
+
+# --- recent files ---------------------------------------------------------------------------------
+
+
+def recent_list() -> Path:
+    """The file that holds the list of recent files."""
+    from platformdirs import user_state_path
+
+    return user_state_path("newtongs", appauthor=False) / "recent.json"
+
+
+def recent_files() -> list[Path]:
+    """Recent files that still exist, newest first; none if the list cannot be read."""
+    try:
+        paths = json.loads(recent_list().read_bytes())
+        return [Path(path) for path in paths if isinstance(path, str) and Path(path).is_file()]
+    except (OSError, ValueError, TypeError, RuntimeError):
+        return []
+
+
+def remember(path: Path) -> None:
+    """Put a file first in the list, if the list can be written."""
+    path = path.resolve()
+    found = [path, *(p for p in recent_files() if p != path)][:MOST_RECENT]
+    text = json.dumps([str(p) for p in found], indent=1).encode() + b"\n"
+    with suppress(InputError, RuntimeError):  # RuntimeError: no home
+        write_atomically(recent_list(), lambda f: f.write(text))
+
+
+def recent_labels(paths: list[Path]) -> dict[str, Path]:
+    """A label per file, with its folder's name: the browser sends a label, never a path."""
+    return {f"{k + 1}: {p.parent.name}/{p.name}": p for k, p in enumerate(paths)}

@@ -1,4 +1,4 @@
-"""The controls beside the scene: what there is to press, without what it does."""
+"""The controls beside the scene; what they do is in the panel classes."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -6,7 +6,7 @@ from typing import Any
 
 from .. import motions
 from ..exports import FORMATS
-from ..templates import SCENES
+from ..samples import SCENES
 from .recipe import DYNAMICS, Recipe
 
 NONE = "(none)"
@@ -14,24 +14,24 @@ FREE = "free (arrow)"
 TICKED = ("glb", "html")
 STILL = (0.0, 0.0, 0.0)
 HANDLES = ("arrow", "ring", "both")
-GROW, SHRINK, STAY, UNDO = "Grow", "Shrink", "Let it stay", "Undo"
+GROW, SHRINK, DESELECT, UNDO = "Grow", "Shrink", "Deselect", "Undo"
 
 
 @dataclass
 class Panel:
-    """Handles of viser's controls by name."""
+    """Handles of viser's controls."""
 
-    said: Any
-    counted: Any
+    message: Any
+    summary: Any
     scene: Any
     recent: Any
     upload: Any
     objects: Any
-    word: Any
+    selector: Any
     add: Any
     rectangle: Any
     resize: Any
-    leave: Any
+    deselect: Any
     loose: Any
     floor: Any
     move_floor: Any
@@ -63,8 +63,8 @@ class Panel:
 
 
 def make_panel(gui: Any, recipe: Recipe | None, recent: Sequence[str] = ()) -> Panel:
-    """Build it; ``gui`` is a viser server's, ``recent`` names files that were opened before."""
-    made: dict[str, Any] = {"said": gui.add_html(""), "counted": gui.add_markdown("")}
+    """Build the controls; ``gui`` is a viser server's, ``recent`` lists labels of recent files."""
+    made: dict[str, Any] = {"message": gui.add_html(""), "summary": gui.add_markdown("")}
     with gui.add_folder("Scene", expand_by_default=recipe is None):
         _scene(gui, made, recipe, recent)
     with gui.add_folder("Objects"):
@@ -75,42 +75,42 @@ def make_panel(gui: Any, recipe: Recipe | None, recent: Sequence[str] = ()) -> P
         _push(gui, made)
     with gui.add_folder("Play"):
         _play(gui, made)
-    with gui.add_folder("Take it home", expand_by_default=False):
-        _home(gui, made)
+    with gui.add_folder("Export", expand_by_default=False):
+        _export(gui, made)
     return Panel(**made)
 
 
 def _scene(gui: Any, made: dict[str, Any], recipe: Recipe | None, recent: Sequence[str]) -> None:
     chosen = recipe.scene if recipe is not None and recipe.scene in SCENES else NONE
-    made["scene"] = gui.add_dropdown("our scenes", (NONE, *SCENES), initial_value=chosen)
+    made["scene"] = gui.add_dropdown("built-in scenes", (NONE, *SCENES), initial_value=chosen)
     made["recent"] = gui.add_dropdown("recent files", (NONE, *recent), visible=bool(recent))
-    hint = "ply, sog, spz, splat, ksplat, glb; or a project (json) of the scene that is open"
+    hint = "ply, sog, spz, splat, ksplat, glb; or a project (json) of the open scene"
     made["upload"] = gui.add_upload_button("Open a file ...", hint=hint)
 
 
 def _objects(gui: Any, made: dict[str, Any]) -> None:
     made["objects"] = gui.add_dropdown("selected", (NONE,), hint="click an object in the scene")
-    made["word"] = gui.add_text("by word", "", hint="auto, cluster:0, box:..., sphere:x,y,z,r")
-    made["add"] = gui.add_button("Add by word")
-    made["rectangle"] = gui.add_button("Draw a rectangle", hint="adds the objects inside")
-    hint = "Grow takes what is next to it, Shrink gives back what touches other things"
-    made["resize"] = gui.add_button_group("its size", (GROW, SHRINK), hint=hint)
-    hint = "Let it stay: the selected object is scenery again"
-    made["leave"] = gui.add_button_group("", (STAY, UNDO), hint=hint)
-    made["loose"] = gui.add_checkbox("all others are loose", False)
+    made["selector"] = gui.add_text("selector", "", hint="auto, cluster:0, box:..., sphere:x,y,z,r")
+    made["add"] = gui.add_button("Add by selector")
+    made["rectangle"] = gui.add_button("Draw a rectangle", hint="adds the objects inside it")
+    hint = "Grow adds what is next to it, Shrink gives back what touches other objects"
+    made["resize"] = gui.add_button_group("size", (GROW, SHRINK), hint=hint)
+    hint = "Deselect makes the object part of the scene again, Undo goes back one step"
+    made["deselect"] = gui.add_button_group("", (DESELECT, UNDO), hint=hint)
+    made["loose"] = gui.add_checkbox("other objects are loose", False)
 
 
 def _floor(gui: Any, made: dict[str, Any]) -> None:
     made["floor"] = gui.add_checkbox("show the floor", False)
-    made["move_floor"] = gui.add_checkbox("move it by handles", False)
-    made["three"] = gui.add_button("Set it by three clicks")
-    made["solids"] = gui.add_checkbox("show what is solid", False)
+    made["move_floor"] = gui.add_checkbox("move by handles", False)
+    made["three"] = gui.add_button("Set by three clicks")
+    made["solids"] = gui.add_checkbox("show solid parts", False)
 
 
 def _push(gui: Any, made: dict[str, Any]) -> None:
-    made["handles"] = gui.add_dropdown("handles", HANDLES, hint="to pull in the scene")
+    made["handles"] = gui.add_dropdown("handles", HANDLES, hint="to drag in the scene")
     made["velocity"] = gui.add_vector3(
-        "velocity", STILL, step=0.05, hint="x, y (up), z; pull the arrow"
+        "velocity", STILL, step=0.05, hint="x, y (up), z; or drag the arrow"
     )
     made["spin"] = gui.add_vector3("spin", STILL, step=0.1, hint="rad/s about x, y (up), z")
     made["mass"] = gui.add_slider("mass", 0.1, 10.0, 0.1, 1.0)
@@ -126,13 +126,13 @@ def _play(gui: Any, made: dict[str, Any]) -> None:
     made["loop"] = gui.add_checkbox("loop", True)
     made["speed"] = gui.add_slider("speed", 0.1, 2.0, 0.1, 1.0)
     made["seconds"] = gui.add_slider("seconds", 0.5, 20.0, 0.5, 2.0)
-    made["live"] = gui.add_button("Live", hint="run on; a click kicks an object along the view")
+    made["live"] = gui.add_button("Live", hint="real time; a click kicks an object along your view")
     made["strength"] = gui.add_slider("kick", 0.5, 15.0, 0.5, 3.0, hint="speed gained, units/s")
     made["keep"] = gui.add_button("Keep the live run")
     made["reset"] = gui.add_button("Reset")
 
 
-def _home(gui: Any, made: dict[str, Any]) -> None:
+def _export(gui: Any, made: dict[str, Any]) -> None:
     made["formats"] = {
         name: gui.add_checkbox(name, name in TICKED, hint=one.about)
         for name, one in FORMATS.items()

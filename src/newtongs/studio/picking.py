@@ -1,99 +1,99 @@
-"""Picking objects: by a click, a rectangle or a word; more of one, less of one, none."""
+"""Pick objects by click, rectangle or selector; grow, shrink, deselect, undo."""
 
 from typing import Any
 
 import torch
 
-from ..errors import InputError
-from . import words
-from .panel import GROW, NONE, STAY
-from .part import Part, Wired
+from ..base.errors import InputError
+from .controls import Controls, Wired
+from .panel import DESELECT, GROW, NONE
+from .recipe import refuse_files
 
 
-class Picking(Part):
-    """What a click and the folder "Objects" do."""
+class Picking(Controls):
+    """Clicks in the scene, and the folder "Objects"."""
 
     def updates(self) -> Wired:
-        """See :class:`Part`."""
+        """See :class:`Controls`."""
         return ((self.page.panel.objects, self.on_select),)
 
     def clicks(self) -> Wired:
-        """See :class:`Part`."""
+        """See :class:`Controls`."""
         p = self.page.panel
         return (
             (p.add, self.on_add), (p.rectangle, self.on_rectangle), (p.resize, self.on_resize),
-            (p.leave, self.on_leave),
+            (p.deselect, self.on_deselect),
         )  # fmt: skip
 
     def on_click(self, event: Any) -> None:
-        """Pick what is under the pointer; or kick it while it is live, or mark the floor."""
+        """Pick the object under the pointer, kick it in a live run, or mark the floor."""
         page, session = self.page, self.page.open_session
         ray = event.ray_origin, event.ray_direction
-        if page.grounding.waiting:
-            page.grounding.mark(*ray)
+        if page.floor_panel.waiting:
+            page.floor_panel.mark(*ray)
         elif page.playing.player.mode == "live":
             index = session.kick(*ray, page.panel.strength.value)
-            page.say(f"kicked object {index} at {session.time:.2f} s")
+            page.inform(f"kicked object {index} at {session.time:.2f} s")
         else:
             page.stop()
-            page.say("looking what is there ...")
+            page.inform("looking for an object ...")
             self.add(session.point(*ray))
 
     def on_shift_click(self, event: Any) -> None:
-        """What is under the pointer belongs to the selected object."""
+        """Add what is under the pointer to the selected object."""
         page, session = self.page, self.page.open_session
         if page.selected is None or page.playing.player.mode == "live":
             self.on_click(event)
             return
         page.stop()
-        page.say("looking what is there ...")
-        word = session.point(event.ray_origin, event.ray_direction)
-        session.join(page.selected, word)
-        self._told(page.selected)
+        page.inform("looking for an object ...")
+        selector = session.point(event.ray_origin, event.ray_direction)
+        session.join(page.selected, selector)
+        self._report(page.selected)
 
     def on_add(self, event: Any) -> None:
-        """Pick by a word."""
-        word = self.page.panel.word.value.strip() or "auto"
-        words.refuse_files(word)
-        self.add(word)
+        """Pick by selector."""
+        selector = self.page.panel.selector.value.strip() or "auto"
+        refuse_files(selector)
+        self.add(selector)
 
-    def add(self, word: str) -> None:
-        """Pick an object, or select it where it is picked already."""
+    def add(self, selector: str) -> None:
+        """Pick an object, or select it if it is already picked."""
         page, session = self.page, self.page.open_session
         page.stop()
-        page.say(f"taking {word} out of the scene ...")
-        self._point_out(word)
+        page.inform(f"extracting {selector} from the scene ...")
+        self._highlight(selector)
         try:
-            index = session.pick(word)
+            index = session.pick(selector)
         except InputError:
-            page.view.show(session)  # as it was
+            page.view.show(session)  # remove the tint
             raise
-        self._told(index)
+        self._report(index)
 
-    def _point_out(self, word: str) -> None:
-        """Tint at once what will be picked: to take it out lasts a second or two."""
-        there = [push.select for push in self.page.open_session.recipe.pushes]
-        if word not in there and word not in ("auto", "all"):
-            self.page.view.point_out(self.page.open_session.mask(word))
+    def _highlight(self, selector: str) -> None:
+        """Tint what will be picked at once, because extracting it takes a second or two."""
+        picked = [push.select for push in self.page.open_session.recipe.pushes]
+        if selector not in picked and selector not in ("auto", "all"):
+            self.page.view.highlight(self.page.open_session.mask(selector))
 
-    def _told(self, index: int) -> None:
-        """Show an object that was picked or changed, and count it."""
-        page, stage = self.page, self.page.open_session.ready.stage
+    def _report(self, index: int) -> None:
+        """Show an object that was picked or changed, and report its size."""
+        page, layout = self.page, self.page.open_session.setup.layout
         page.reshow(index)
-        count = int((stage.scene.ids == index).sum())
-        page.say(f"object {index}: {stage.names[index]}; {count:,} Gaussians move")
+        count = int((layout.scene.ids == index).sum())
+        page.inform(f"object {index}: {layout.names[index]}; {count:,} Gaussians move")
 
     def on_resize(self, event: Any) -> None:
-        """More of what is around, or less."""
+        """Grow or shrink the selected object."""
         index = self.page.require_selected()
         self.page.stop()
         self.page.open_session.grow(index, 1 if self.page.panel.resize.value == GROW else -1)
-        self._told(index)
+        self._report(index)
 
     def on_rectangle(self, event: Any) -> None:
-        """Wait for one rectangle."""
+        """Wait for the user to draw a rectangle."""
         _ = self.page.open_session
-        self.page.say("draw a rectangle around objects")
+        self.page.inform("draw a rectangle around objects")
         scene = self.page.server.scene
 
         def drawn(rectangle: Any) -> None:
@@ -105,26 +105,26 @@ class Picking(Part):
 
     def add_within(self, rectangle: Any) -> None:
         """Pick the objects in a rectangle of a tab's picture."""
-        camera = self.page.taking.camera(rectangle.client)
+        camera = self.page.export_panel.camera(rectangle.client)
         size = torch.tensor([camera.width, camera.height])
         low, high = (
             (torch.tensor(x) * size).tolist() for x in (rectangle.screen_min, rectangle.screen_max)
         )
-        for word in self.page.open_session.within(camera, low, high):
-            self.add(word)
+        for selector in self.page.open_session.within(camera, low, high):
+            self.add(selector)
 
     def on_select(self, event: Any) -> None:
-        """Another object was selected."""
+        """Another object was selected in the list."""
         number = self.page.panel.objects.value
         self.page.refresh(None if number == NONE else int(number.split(":")[0]))
 
-    def on_leave(self, event: Any) -> None:
-        """The selected object is scenery again, or all is as it was before the last step."""
+    def on_deselect(self, event: Any) -> None:
+        """Make the selected object part of the scene again, or undo the last step."""
         page, session = self.page, self.page.open_session
         page.stop()
-        if page.panel.leave.value == STAY:
+        if page.panel.deselect.value == DESELECT:
             session.drop(page.require_selected())
         else:
             session.undo()
         page.reshow(page.selected)
-        page.say(f"{len(session.recipe.pushes)} objects picked")
+        page.inform(f"{len(session.recipe.pushes)} objects picked")

@@ -1,4 +1,4 @@
-"""A clock beside the page: it plays frames, or steps the live simulation, sixty times a second."""
+"""A clock thread that plays frames or steps the live simulation, 60 times per second."""
 
 import threading
 import time
@@ -8,16 +8,16 @@ from typing import Literal, TypeAlias
 from .live import RATE
 
 Mode: TypeAlias = Literal["still", "play", "live"]
-LAST = 5.0  # seconds that a last step may take
-CATCH_UP = 3  # steps at most in a tick: what is later than that is left out
-BREATH = 0.001  # s that others have between two ticks, however late it is
+LAST = 5.0  # seconds to wait for the last step of a thread
+CATCH_UP = 3  # maximum steps per tick; a longer backlog is dropped
+BREATH = 0.001  # minimum seconds between two ticks, for other threads
 
 
 class Player:
-    """Calls back from a thread of its own while something moves; it sleeps otherwise."""
+    """Calls back from its own thread while something moves, and sleeps otherwise."""
 
     def __init__(self, play: Callable[[float], None], step: Callable[[int], None]) -> None:
-        """``play`` is called with the seconds gone, ``step`` with a number of live steps."""
+        """``play`` is called with the elapsed seconds, ``step`` with a number of live steps."""
         self.play, self.step = play, step
         self.mode: Mode = "still"
         self._wake, self._closed = threading.Event(), False
@@ -31,7 +31,7 @@ class Player:
             self._wake.set()
 
     def close(self) -> None:
-        """For good: no step is under way afterwards."""
+        """End the thread; no step is running afterwards."""
         self._closed, self.mode = True, "still"
         self._wake.set()
         self._thread.join(LAST)
@@ -47,7 +47,7 @@ class Player:
                 now = time.monotonic()
                 gone, last = now - last, now
                 if self.mode == "play":
-                    owed = 0.0  # a live run may have left something
+                    owed = 0.0  # drop the backlog of a live run
                     self.play(gone)
                     continue
                 owed = min(owed + gone * RATE, CATCH_UP)

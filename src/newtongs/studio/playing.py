@@ -1,27 +1,27 @@
-"""Playing: frames of the animation, or the live run."""
+"""Playback of the animation, and the live run."""
 
 from typing import Any
 
-from ..errors import InputError
-from .part import Part, Wired
+from ..base.errors import InputError
+from .controls import Controls, Wired
 from .player import Player
 
 
-class Playing(Part):
-    """What the folder "Play" does."""
+class Playing(Controls):
+    """The folder "Play"."""
 
     def __init__(self, page: Any) -> None:
         super().__init__(page)
-        self.clock = 0.0  # seconds of the animation
-        self.by: int | None = None  # the tab that pressed the button
+        self.clock = 0.0  # time in the animation, seconds
+        self.started_by: int | None = None  # the tab that pressed the button
         self.player = Player(self.on_tick, self.on_step)
 
     def updates(self) -> Wired:
-        """See :class:`Part`."""
+        """See :class:`Controls`."""
         return ((self.page.panel.frame, self.on_frame),)
 
     def clicks(self) -> Wired:
-        """See :class:`Part`."""
+        """See :class:`Controls`."""
         p = self.page.panel
         return (
             (p.play, self.on_play), (p.live, self.on_live), (p.keep, self.on_keep),
@@ -29,14 +29,14 @@ class Playing(Part):
         )  # fmt: skip
 
     def stop(self) -> None:
-        """Whatever moves."""
+        """Stop playback and live run."""
         self.player.set("still")
         self.page.panel.play.label, self.page.panel.live.label = "Play", "Live"
 
-    def hide_aids(self) -> None:
-        """What is not there in truth: tint and arrow."""
+    def hide_overlays(self) -> None:
+        """Hide tint and arrow, which are not part of the scene."""
         self.page.view.tint(None)
-        self.page.aids.push(None)
+        self.page.overlays.push(None)
 
     # --- frames -----------------------------------------------------------------------------------
 
@@ -46,21 +46,21 @@ class Playing(Part):
         playing = self.player.mode == "play"
         self.stop()
         if playing:
-            page.say(f"paused at frame {int(frame.value)} of {frame.max}")
+            page.inform(f"paused at frame {int(frame.value)} of {frame.max}")
             return
         page.open_session.states()
         if frame.value >= frame.max:
             self.clock = 0.0
-        self.hide_aids()
+        self.hide_overlays()
         page.panel.play.label = "Pause"
         self._start("play", event)
 
     def _start(self, mode: Any, event: Any) -> None:
-        self.by = None if event is None else getattr(event.client, "client_id", None)
+        self.started_by = None if event is None else getattr(event.client, "client_id", None)
         self.player.set(mode)
 
     def on_tick(self, gone: float) -> None:
-        """Some seconds later."""
+        """Called by the player: ``gone`` seconds have passed."""
         with self.page.lock:
             if self.player.mode == "play" and self.page.session is not None:
                 self.page.attempt(lambda: self._advance(gone))
@@ -80,7 +80,7 @@ class Playing(Part):
             p.frame.value = index
 
     def on_frame(self, event: Any) -> None:
-        """Scrub."""
+        """The frame slider was moved."""
         session = self.page.session
         if session is None or not session.recipe.pushes:
             return
@@ -88,7 +88,7 @@ class Playing(Part):
         states = session.states()
         index = min(int(self.page.panel.frame.value), len(states) - 1)
         self.clock = index / session.recipe.fps
-        self.hide_aids()
+        self.hide_overlays()
         self.page.pose(states[index], start=index == 0)
 
     # --- live -------------------------------------------------------------------------------------
@@ -99,15 +99,15 @@ class Playing(Part):
         self.stop()
         if live:
             return
-        _ = page.open_session.now  # compiled before the clock runs
-        self.hide_aids()
-        page.aids.path(None)
+        _ = page.open_session.now  # compile before the clock starts
+        self.hide_overlays()
+        page.overlays.path(None)
         page.panel.live.label = "Stop"
-        page.say("live: click an object to kick it along the view")
+        page.inform("live: click an object to kick it along the view")
         self._start("live", event)
 
     def on_step(self, steps: int) -> None:
-        """Some sixtieths of a second later."""
+        """Called by the player: advance the live run by some steps of 1/60 s."""
         with self.page.lock:
             if self.player.mode == "live":
                 self.page.attempt(lambda: self._step(steps))
@@ -122,23 +122,23 @@ class Playing(Part):
         self.page.pose(states, start=False)
 
     def on_keep(self, event: Any) -> None:
-        """The live run becomes the animation."""
+        """Make the live run the animation."""
         self.stop()
         session = self.page.open_session
         session.keep()
         self.page.refresh(self.page.selected)
         seconds, kicks = session.recipe.seconds, len(session.recipe.kicks)
-        self.page.say(f"kept {seconds:.2f} s with {kicks} kicks: play it, or take it home")
+        self.page.inform(f"kept {seconds:.2f} s with {kicks} kicks: play or export it")
 
     def on_reset(self, event: Any) -> None:
-        """Frame 0."""
+        """Go back to frame 0."""
         self.stop()
         self.page.open_session.reset()
         self.page.refresh(self.page.selected)
-        self.page.say("frame 0")
+        self.page.inform("frame 0")
 
     def on_leave(self, client: Any) -> None:
-        """A tab has gone: what it played stops, and what it held is let go."""
-        self.page.aids.held = False
-        if client.client_id == self.by or not self.page.server.get_clients():
+        """A tab was closed: stop what it played and release what it dragged."""
+        self.page.overlays.held = False
+        if client.client_id == self.started_by or not self.page.server.get_clients():
             self.stop()

@@ -1,4 +1,4 @@
-"""From the page to the scene: rays, cameras, and points that were clicked."""
+"""From the page to the scene: rays, cameras, and clicked points."""
 
 import math
 from collections.abc import Sequence
@@ -7,39 +7,39 @@ from typing import TypeAlias
 import torch
 from torch import Tensor
 
-from .. import rotations
-from ..errors import InputError
+from ..base import rotations
+from ..base.errors import InputError
+from ..base.types import Vec3
 from ..scene.cameras import Camera
-from ..scene.find.rays import crossings, first_opaque
 from ..scene.gaussians import GaussianScene
 from ..scene.world_frame import WorldFrame
-from ..types import Vec3
+from ..segment.objects.rays import crossings, first_opaque
 
 Ray: TypeAlias = Vec3 | Sequence[float]  # an origin or a direction (3,)
 
-THIN = 0.02  # height over length of a triangle of clicks, below which it says nothing of a plane
-DIGITS = 6  # of an up and a floor that were set by hand
+THIN = 0.02  # height over length below which a triangle of clicks does not define a plane
+DIGITS = 6  # decimals of an up direction and a floor set by hand
 
 
 def ray_in_scene(world: WorldFrame, origin: Ray, direction: Ray) -> tuple[Tensor, Tensor]:
-    """A ray of the physics frame in scene coordinates; distances keep their numbers."""
+    """A ray of the physics frame in scene coordinates; ray parameters keep their values."""
     o, d = (torch.as_tensor(x, dtype=torch.float64) for x in (origin, direction))
     turn = rotations.conjugate(world.rotation)
     return world.to_scene(o), rotations.rotate(turn, d) / world.scale
 
 
 def met(scene: GaussianScene, world: WorldFrame, origin: Ray, direction: Ray) -> Vec3:
-    """Where a ray of the physics frame meets the scene ``(3,)``, in that frame."""
+    """The point ``(3,)`` where a ray hits the scene; both in the physics frame."""
     found = crossings(scene, *ray_in_scene(world, origin, direction))
     first = first_opaque(found.distances, found.alphas)
     if first is None:
-        raise InputError("nothing is under the pointer; click what is to be seen of the floor")
+        raise InputError("nothing is under the pointer; click a visible part of the floor")
     o, d = (torch.as_tensor(x, dtype=torch.float64) for x in (origin, direction))
     return o + float(found.distances[first]) * d
 
 
 def plane_through(points: Sequence[Ray], above: Ray) -> tuple[Vec3, Vec3]:
-    """A point and the unit normal of the plane through three points, on the side of ``above``."""
+    """A point and the unit normal, towards ``above``, of the plane through three points."""
     a, b, c = (torch.as_tensor(x, dtype=torch.float64) for x in points)
     normal = torch.linalg.cross(b - a, c - a)
     longest = max(float((x - y).norm()) for x, y in ((a, b), (b, c), (c, a)))
@@ -53,7 +53,7 @@ def plane_through(points: Sequence[Ray], above: Ray) -> tuple[Vec3, Vec3]:
 def ground_in_scene(
     world: WorldFrame, point: Ray, up: Ray
 ) -> tuple[tuple[float, float, float], float]:
-    """Up ``(3,)`` and height along it, scene units, of a plane of the physics frame."""
+    """Up ``(3,)`` and height along it, scene units, of a plane in the physics frame."""
     p, n = (torch.as_tensor(x, dtype=torch.float64) for x in (point, up))
     turned = rotations.rotate(rotations.conjugate(world.rotation), n / n.norm())
     x, y, z = (round(v, DIGITS) + 0.0 for v in turned.tolist())
@@ -67,10 +67,10 @@ def camera_in_scene(
     fov: float,
     size: tuple[int, int],
 ) -> Camera:
-    """A camera of the physics frame, as it stands in the scene.
+    """A camera given in the physics frame, in scene coordinates.
 
-    ``wxyz`` turns its axes (x right, y down, z ahead) into the frame's, ``fov`` is in radians
-    across the height.
+    ``wxyz`` rotates its axes (x right, y down, z forward) into those of the frame. ``fov`` is the
+    vertical field of view in radians.
     """
     width, height = size
     p = world.to_scene(torch.as_tensor(position, dtype=torch.float64))

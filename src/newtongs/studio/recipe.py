@@ -1,37 +1,40 @@
-"""What a person has chosen, as plain values: it makes the same animation anywhere."""
+"""The user's choices as plain values, which make the same animation anywhere."""
 
 import math
+import re
 import shlex
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field, fields
 from pathlib import Path
 from typing import Any, Literal
 
-from ..errors import InputError, unknown_name
-from ..pushes import PAPER, Physics, Push
+from ..base.errors import InputError, unknown_name
+from ..pipeline.spec import PAPER, ObjectSpec, Physics, SceneSpec
 
 DYNAMICS = ("analytic", "structured", "learned", "context", "paper")
-FPS = 30.0  # a page shows motion at that rate; films are made of the same frames
+REACH = re.compile(r"(grown|shrunk):([^:]+):(.+)")
+NUMBERED = re.compile(r"((?:(?:grown|shrunk):[^:]+:)?)(cluster|id):([\d+]+)")
+FPS = 30.0  # frames per second in the page and in exported films
 
 
 @dataclass(frozen=True)
 class Kick:
-    """A blow to an object while the simulation runs."""
+    """A kick of an object while the simulation runs."""
 
     time: float
     """Seconds from the start."""
     object: int
     impulse: tuple[float, float, float]
-    """Mass times the change of velocity, physics units."""
+    """Mass times change of velocity, physics units."""
 
 
 @dataclass(frozen=True)
 class Recipe:
-    """Arguments of :func:`newtongs.animate` that a studio sets, and the kicks of a live run."""
+    """The arguments of :func:`newtongs.animate` set in the studio, and the kicks of a live run."""
 
     scene: str
-    """File, or the name of one of our own scenes."""
-    pushes: tuple[Push, ...] = ()
+    """File, or the name of a built-in scene."""
+    pushes: tuple[ObjectSpec, ...] = ()
     seconds: float = 2.0
     fps: float = FPS
     up: tuple[float, float, float] | None = None
@@ -39,9 +42,9 @@ class Recipe:
     loose: bool = False
     solid: bool = True
     dynamics: Literal["analytic", "structured", "learned", "context", "paper"] = "analytic"
-    """How objects move; paper is the paper's procedure to the letter."""
+    """How objects move; "paper" is the paper's exact procedure."""
     kicks: tuple[Kick, ...] = field(default=())
-    """Of a live run, in their order; none for a run that is only started."""
+    """Kicks of a live run in order of time; empty for an ordinary animation."""
 
     def __post_init__(self) -> None:
         if self.dynamics not in DYNAMICS:
@@ -52,22 +55,31 @@ class Recipe:
             or times != sorted(times)
             or min(times, default=0) < 0
         ):
-            raise InputError(f"kicks: expected times from 0 on that do not decrease, got {times}")
+            raise InputError(f"kicks: expected increasing times of at least 0, got {times}")
 
     @property
     def physics(self) -> Physics:
         """How objects move."""
         return PAPER if self.dynamics == "paper" else Physics(self.dynamics, solid=self.solid)
 
-    # --- as lines ---------------------------------------------------------------------------------
+    @property
+    def spec(self) -> SceneSpec:
+        """The request to the pipeline."""
+        physics = self.physics
+        return SceneSpec(
+            self.pushes, physics, self.seconds, self.up, self.floor, loose=self.loose,
+            complete=not physics.literal,
+        )  # fmt: skip
+
+    # --- as code ----------------------------------------------------------------------------------
 
     def command(self) -> str:
-        """The line for a shell that makes the same animation; a live run has none."""
+        """The shell command that makes the same animation; a live run has none."""
         self._require_objects()
         if self.kicks:
             raise InputError(
-                "a run with kicks has no command; save the project: newtongs replay shows it, "
-                "and the Python lines make it again"
+                "a run with kicks has no command; save the project, which newtongs replay shows, "
+                "or use the Python code, which makes it again"
             )
         words = ["newtongs", "animate", self.scene, "--push", *map(push_words, self.pushes)]
         words += ["--seconds", _number(self.seconds), "--fps", _number(self.fps)]
@@ -79,18 +91,27 @@ class Recipe:
         return shlex.join([*words, *_physics_words(self.dynamics, self.solid)])
 
     def python(self) -> str:
-        """Lines of Python that leave the same animation in ``animation``."""
+        """Python code that makes the same animation, as ``animation``."""
         self._require_objects()
         if self.kicks:
-            lines = ["from newtongs.pushes import Push"]
+            lines = ["from newtongs.pipeline.spec import ObjectSpec"]
             lines += ["from newtongs.studio import Kick, Recipe, Session", "", f"recipe = {self!r}"]
             return "\n".join([*lines, "animation = Session(recipe).animation()", ""])
         physics = "PAPER" if self.dynamics == "paper" else _physics(self.dynamics, self.solid)
-        given = {"seconds": self.seconds, "fps": self.fps, "up": self.up, "floor": self.floor}
+        given = {
+            "seconds": self.seconds,
+            "fps": self.fps,
+            "up": self.up,
+            "floor_height": self.floor,
+        }
         named = [f"    {k}={v!r}," for k, v in given.items() if v is not None]
         named += ["    loose=True,"] if self.loose else []
-        lines = ["import newtongs", "from newtongs.pushes import PAPER, Physics, Push", ""]
-        lines += ["animation = newtongs.animate(", f"    {self.scene!r},", "    pushes=["]
+        lines = [
+            "import newtongs",
+            "from newtongs.pipeline.spec import PAPER, Physics, ObjectSpec",
+            "",
+        ]
+        lines += ["animation = newtongs.animate(", f"    {self.scene!r},", "    objects=["]
         lines += [f"        {push!r}," for push in self.pushes]
         return "\n".join([*lines, "    ],", *named, f"    physics={physics},", ")", ""])
 
@@ -101,15 +122,15 @@ class Recipe:
     # --- as JSON ----------------------------------------------------------------------------------
 
     def to_json(self) -> dict[str, Any]:
-        """Plain values."""
+        """The recipe as plain values."""
         return asdict(self)
 
     @classmethod
     def from_json(cls, tree: Mapping[str, Any]) -> "Recipe":
-        """What :meth:`to_json` gave, after a way through a file."""
+        """The recipe from the output of :meth:`to_json`, as read from a file."""
         try:
             given = dict(tree)
-            given["pushes"] = tuple(Push(**one) for one in tree["pushes"])
+            given["pushes"] = tuple(ObjectSpec(**one) for one in tree["pushes"])
             given["kicks"] = tuple(
                 Kick(float(k["time"]), int(k["object"]), _vector(k["impulse"]))
                 for k in tree["kicks"]
@@ -120,12 +141,12 @@ class Recipe:
             raise
         except (KeyError, TypeError, ValueError, AttributeError) as error:
             raise InputError(
-                f"the project is damaged or was changed by hand ({error}); make it anew"
+                f"the project is damaged or was changed by hand ({error}); make it again"
             ) from error
 
 
-def push_words(push: Push) -> str:
-    """A push as ``newtongs animate --push`` reads it, every number in full."""
+def push_words(push: ObjectSpec) -> str:
+    """A push as text for ``newtongs animate --push``, with numbers in full precision."""
     out = []
     for f in fields(push):
         value = getattr(push, f.name)
@@ -139,7 +160,7 @@ def push_words(push: Push) -> str:
 
 
 def _physics_words(dynamics: str, solid: bool) -> list[str]:
-    if dynamics == "paper":  # where nothing but the floor is solid
+    if dynamics == "paper":  # only the floor is solid there
         return ["--paper"]
     hollow = [] if solid else ["--hollow"]
     return hollow if dynamics == "analytic" else [*hollow, "--dynamics", dynamics]
@@ -150,7 +171,7 @@ def _physics(dynamics: str, solid: bool) -> str:
 
 
 def _number(x: float) -> str:
-    """In full, so that the same bits come back."""
+    """A number in full precision, so that reading it gives the same bits."""
     return repr(int(x)) if float(x).is_integer() and abs(x) < 1e9 else repr(float(x))
 
 
@@ -160,5 +181,40 @@ def _vector(x: Sequence[float]) -> tuple[float, float, float]:
 
 
 def stem(scene: str) -> str:
-    """Of the files that are written."""
+    """Name of the written files, without extension."""
     return Path(scene).stem.removesuffix(".compressed") or "scene"
+
+
+# --- selectors ------------------------------------------------------------------------------------
+
+
+def resized(selector: str, by: float) -> str:
+    """Grow a selector by ``by`` scene units, or shrink it if ``by`` is negative."""
+    found = REACH.fullmatch(selector)
+    reach, inner = 0.0, selector
+    if found is not None:
+        reach, inner = float(found[2]) * (1 if found[1] == "grown" else -1), found[3]
+    reach += by
+    if abs(reach) < abs(by) / 2:
+        return inner
+    return f"{'grown' if reach > 0 else 'shrunk'}:{abs(reach):.6g}:{inner}"
+
+
+def joined(selector: str, more: str) -> str:
+    """Join two selectors of clusters, or of objects of the file, into one object."""
+    a, b = NUMBERED.fullmatch(selector), NUMBERED.fullmatch(more)
+    if a is None or b is None or a[2] != b[2] or b[1]:
+        raise InputError(f"{selector} and {more} cannot be joined: give two clusters, or two ids")
+    numbers = sorted({*a[3].split("+"), *b[3].split("+")}, key=int)
+    return f"{a[1]}{a[2]}:{'+'.join(numbers)}"
+
+
+def depends_on_floor(selector: str) -> bool:
+    """Whether the meaning of a selector changes with the floor, above which clusters are found."""
+    return "cluster" in selector or selector.endswith("auto")
+
+
+def refuse_files(selector: str) -> None:
+    """Refuse a selector from the browser that would read a folder."""
+    if "masks" in selector:
+        raise InputError("masks are read from a folder; use newtongs animate --select masks:FOLDER")

@@ -1,16 +1,16 @@
-"""A running studio: viser's server behind the guard, and the page in it."""
+"""A running studio: viser's server behind the guard, with the page."""
 
 import io
 import threading
 from contextlib import redirect_stdout
 from typing import Any
 
-from ..errors import InputError
+from ..base.errors import InputError
+from .cache import warm
 from .guard import Guard, Uploads, known_viser
 from .page import Page
 from .player import LAST
 from .session import Session
-from .stages import warm
 
 
 class Studio:
@@ -24,7 +24,7 @@ class Studio:
         port: int = 8080,
         max_upload: float = 500.0,
     ) -> None:
-        """Listen; ``max_upload`` in megabytes. Where ``host`` is not this machine, with a token."""
+        """Start the server, with a token if ``host`` is not local; ``max_upload`` in megabytes."""
         viser = known_viser()
         self._warming = threading.Thread(target=warm, daemon=True, name="newtongs warm")
         self._warming.start()
@@ -37,23 +37,24 @@ class Studio:
             raise
 
     def _served(self, viser: Any, host: str, port: int) -> Any:
-        with self.guard.before_viser(), redirect_stdout(io.StringIO()):  # its address has no token
+        # Viser prints an address without the token.
+        with self.guard.before_viser(), redirect_stdout(io.StringIO()):
             server = viser.ViserServer(host=host, port=port, label="newtongs", verbose=False)
         if not self.guard.installed:
             server.stop()
-            raise InputError(f"viser {viser.__version__} cannot be guarded; use viser 1.1.1")
+            raise InputError(f"viser {viser.__version__} cannot be guarded; install viser 1.1.1")
         server.gui.configure_theme(show_logo=False, show_share_button=False)
         return server
 
     @property
     def url(self) -> str:
-        """To open, with the token if there is one."""
+        """The address to open, with the token if there is one."""
         host = "localhost" if self.guard.host in ("0.0.0.0", "::") else self.guard.host
         query = "" if self.guard.token is None else f"/?token={self.guard.token}"
         return f"http://{host}:{self.server.get_port()}{query}"
 
     def close(self) -> None:
-        """Stop, and remove what was uploaded."""
+        """Stop the server and delete uploaded files."""
         self.page.close()
         self.server.stop()
         self.uploads.close()

@@ -1,4 +1,4 @@
-"""A session: a scene, what was picked, how it is pushed, and where it is now. No browser here."""
+"""A session: a scene, its picked objects, their pushes and current states, without a browser."""
 
 from collections.abc import Sequence
 from dataclasses import replace as changed
@@ -7,76 +7,67 @@ from typing import Any, TypeAlias
 
 from torch import Tensor
 
-from ..actors import spoken
-from ..animator import frame_times
-from ..errors import InputError
-from ..pushes import Push, Vector
+from ..base.errors import InputError
+from ..base.types import Progress, StateTensor, Times, Vec3
+from ..pipeline.prepare import Setup, main_frame, prepare, world_rates
+from ..pipeline.run import frame_times
+from ..pipeline.source import Source, floor_of, open_source
+from ..pipeline.spec import ObjectSpec, SceneSpec, Vector
 from ..scene.animation import Animation
 from ..scene.cameras import Camera
-from ..scene.find.clusters import Cluster, cluster
-from ..scene.find.floor import Floor
-from ..scene.find.memory import Memory
-from ..scene.find.rays import struck, word_of, words_within
-from ..scene.find.selection import select
 from ..scene.gaussians import BACKGROUND, GaussianScene
 from ..scene.world_frame import WorldFrame
-from ..stage import Opened, Told, floor_of, opened
-from ..staging import frame_of
-from ..types import StateTensor, Times, Vec3
-from . import home, words
+from ..segment.cutout.cache import Memory
+from ..segment.floor.finding import FloorPlane
+from ..segment.objects.clusters import Cluster, cluster
+from ..segment.objects.rays import struck, word_of, words_within
+from ..segment.objects.selection import select
+from . import project
+from .cache import Compiled, coarse_path, predicted_path, with_rates
 from .live import LiveRun
 from .pointing import Ray, ray_in_scene
-from .recipe import Kick, Recipe
-from .stages import (
-    Compiled,
-    Ready,
-    animation_of,
-    coarse_path,
-    made_ready,
-    predicted_path,
-    tried,
-)
+from .recipe import Kick, Recipe, depends_on_floor, joined, resized
 
-DIGITS = 3  # of velocities that were chosen for a person
-STEP = 0.04  # physics units by which a selection is grown or shrunk at once
+DIGITS = 3  # decimals of default velocities
+STEP = 0.04  # physics units by which a selection grows or shrinks per step
 
-Ground: TypeAlias = tuple[tuple[float, float, float] | None, float | None]  # up and floor as chosen
+FloorChoice: TypeAlias = tuple[Vector | None, float | None]  # up and floor, if chosen
 
 
 class Session:
-    """One scene at work.
+    """An interactive session with one scene.
 
-    All that a person chose is the :class:`Recipe`, which is never changed but replaced; so every
-    step can be undone, and the same recipe gives the same animation anywhere. Rays and paths are in
-    the physics frame: y up, the floor at zero.
+    All choices of the user are in the :class:`Recipe`, which is immutable and replaced with every
+    step. So every step can be undone, and the same recipe gives the same animation anywhere. Rays
+    and paths are in the physics frame: y up, the floor at zero.
     """
 
     def __init__(
-        self, recipe: Recipe | str, *, place: Opened | None = None, told: Told | None = None
+        self, recipe: Recipe | str, *, place: Source | None = None, progress: Progress | None = None
     ) -> None:
-        """Open the scene; ``place`` is it, where it is open already."""
+        """Open the scene; ``place`` is the scene if it is already open."""
         recipe = Recipe(recipe) if isinstance(recipe, str) else recipe
-        self.place = place or opened(recipe.scene)
-        self.told = told
+        self.place = place or open_source(recipe.scene)
+        self.progress = progress
         self._recipe, self._past = recipe, list[Recipe]()
-        self._floors: dict[Ground, Floor] = {}
-        self._frames: dict[Ground, WorldFrame] = {}
-        self._clusters: dict[Ground, list[Cluster]] = {}
+        self._floors: dict[FloorChoice, FloorPlane] = {}
+        self._frames: dict[FloorChoice, WorldFrame] = {}
+        self._clusters: dict[FloorChoice, list[Cluster]] = {}
         self._memory = Memory()
-        self._ready: Ready | None = None
+        self._setup: tuple[Recipe, Setup] | None = None
         self._compiled: Compiled | None = None
         self._followed: tuple[Recipe, Times, StateTensor] | None = None
         self._live: LiveRun | None = None
 
-    # --- what was chosen --------------------------------------------------------------------------
+    # --- choices ----------------------------------------------------------------------------------
 
     @property
     def recipe(self) -> Recipe:
-        """What was chosen."""
+        """The user's choices."""
         return self._recipe
 
     def choose(self, **fields: Any) -> None:
-        """Replace fields of the recipe; a live run ends, and its kicks are forgotten."""
+        """Replace fields of the recipe. A live run ends and its kicks are forgotten."""
         wanted = changed(self._recipe, **{"kicks": (), **fields})
         frame_times(wanted.seconds, wanted.fps)
         if wanted != self._recipe:
@@ -85,36 +76,36 @@ class Session:
         self._live = None
 
     def undo(self) -> None:
-        """Back to before the last choice."""
+        """Undo the last choice."""
         if not self._past:
             raise InputError("nothing to undo")
         self._recipe, self._live = self._past.pop(), None
 
     @property
     def scene(self) -> GaussianScene:
-        """As it was captured."""
+        """The scene as captured."""
         return self.place.scene
 
-    # --- where up and the floor are ---------------------------------------------------------------
+    # --- up and the floor -------------------------------------------------------------------------
 
     @property
-    def _ground(self) -> Ground:
+    def _floor_choice(self) -> FloorChoice:
         return self._recipe.up, self._recipe.floor
 
     @property
-    def floor(self) -> Floor:
-        """Up and floor as chosen, known or found."""
-        if self._ground not in self._floors:
-            self._floors[self._ground] = floor_of(self.place, *self._ground)
-        return self._floors[self._ground]
+    def floor(self) -> FloorPlane:
+        """Up and floor: as chosen, known or estimated."""
+        if self._floor_choice not in self._floors:
+            self._floors[self._floor_choice] = floor_of(self.place, *self._floor_choice)
+        return self._floors[self._floor_choice]
 
     def stand(self, up: Vector, floor: float) -> int:
-        """Choose up ``(3,)`` and the floor's height along it, scene units.
+        """Set up ``(3,)`` and the height of the floor along it, scene units.
 
-        Returns how many objects were let go: those that were found above the floor there was.
+        Returns the number of objects deselected: those that were found above the old floor.
         """
         before, pushes = self._recipe, self._recipe.pushes
-        kept = tuple(push for push in pushes if not words.hangs_on_floor(push.select))
+        kept = tuple(push for push in pushes if not depends_on_floor(push.select))
         self.choose(up=up, floor=floor, pushes=kept)
         try:
             _ = self.world
@@ -125,88 +116,91 @@ class Session:
 
     @property
     def frame(self) -> WorldFrame:
-        """The physics frame before any object is picked: that of the main object."""
-        if self._ground not in self._frames:
-            self._frames[self._ground] = frame_of(self.scene, self.floor)
-        return self._frames[self._ground]
+        """The physics frame before any object is picked; the main object sets its unit."""
+        if self._floor_choice not in self._frames:
+            up, height = self._floor_choice
+            self._frames[self._floor_choice] = main_frame(
+                self.place, SceneSpec(up=up, floor_height=height), self.floor, self._memory
+            )
+        return self._frames[self._floor_choice]
 
     @property
     def world(self) -> WorldFrame:
-        """The physics frame."""
-        return self.ready.stage.world if self._recipe.pushes else self.frame
+        """The current physics frame."""
+        return self.setup.frame if self._recipe.pushes else self.frame
 
     @property
     def clusters(self) -> list[Cluster]:
-        """What could be an object, where the file does not say."""
-        if self._ground not in self._clusters:
+        """Object-like clusters; none if the file marks its objects."""
+        if self._floor_choice not in self._clusters:
             marked = any(i != BACKGROUND for i in self.scene.object_ids)
             found = [] if marked else cluster(self.scene, self.floor.carrying)
-            self._clusters[self._ground] = found
-        return self._clusters[self._ground]
+            self._clusters[self._floor_choice] = found
+        return self._clusters[self._floor_choice]
 
     # --- pick -------------------------------------------------------------------------------------
 
     def point(self, origin: Ray, direction: Ray) -> str:
-        """The object under a ray, as a selection names it."""
+        """The selector of the object under a ray."""
         row = struck(self.scene, *ray_in_scene(self.world, origin, direction))
-        word = None if row is None else word_of(self.scene, self.clusters, row)
-        if word is None:
+        selector = None if row is None else word_of(self.scene, self.clusters, row)
+        if selector is None:
             what = "nothing is" if row is None else "the floor or the surroundings are"
             raise InputError(
-                f"{what} under the pointer; click a thing that stands on the floor, "
-                "or name one: box:x0,y0,z0,x1,y1,z1 or sphere:x,y,z,r"
+                f"{what} under the pointer; click an object that stands on the floor, "
+                "or give a selector: box:x0,y0,z0,x1,y1,z1 or sphere:x,y,z,r"
             )
-        return word
+        return selector
 
     def within(self, camera: Camera, low: Sequence[float], high: Sequence[float]) -> list[str]:
-        """Objects in a rectangle of a picture, in pixels; the camera stands in the scene."""
+        """Selectors of the objects in a rectangle, in pixels, of a camera in scene coordinates."""
         found = words_within(self.scene, self.clusters, camera, low, high)
         if not found:
             raise InputError("no object lies in the rectangle; draw a larger one")
         return found
 
-    def mask(self, word: str) -> Tensor:
-        """Which Gaussians of the scene ``(N,)`` a selection names, before they are completed."""
-        return select(self.scene, word, floor=self.floor.carrying).mask
+    def mask(self, selector: str) -> Tensor:
+        """Mask ``(N,)`` of the Gaussians that a selector names, before completion."""
+        return select(self.scene, selector, floor=self.floor.carrying).mask
 
-    def pick(self, word: str) -> int:
-        """Add an object and return its number; one that is there already is only found."""
-        there = [push.select for push in self._recipe.pushes]
-        if word in there:
-            return there.index(word)
-        push = Push(select=word, velocity=_first(there))
-        self._staged((*self._recipe.pushes, push))
-        velocity, spin = spoken(self.ready.bodies[len(there)].z0)
+    def pick(self, selector: str) -> int:
+        """Add an object, unless it is already picked, and return its number."""
+        picked = [push.select for push in self._recipe.pushes]
+        if selector in picked:
+            return picked.index(selector)
+        push = ObjectSpec(select=selector, velocity=_default_velocity(picked))
+        self._try_objects((*self._recipe.pushes, push))
+        velocity, spin = world_rates(self.setup.bodies[len(picked)].z0)
         last = changed(push, velocity=_rounded(velocity), spin=_rounded(spin))
         self._recipe = changed(self._recipe, pushes=(*self._recipe.pushes[:-1], last))
-        return len(there)
+        return len(picked)
 
     def drop(self, index: int) -> None:
-        """Let an object be scenery again."""
+        """Deselect an object: it is part of the scene again."""
         self._require(index)
         pushes = self._recipe.pushes
         self.choose(pushes=(*pushes[:index], *pushes[index + 1 :]))
 
-    def reselect(self, index: int, word: str) -> None:
-        """Let an object consist of what another selection names; its push stays."""
+    def reselect(self, index: int, selector: str) -> None:
+        """Replace the selector of an object; its push is kept."""
         self._require(index)
         pushes = list(self._recipe.pushes)
-        pushes[index] = changed(pushes[index], select=word)
-        self._staged(tuple(pushes))
+        pushes[index] = changed(pushes[index], select=selector)
+        self._try_objects(tuple(pushes))
 
     def grow(self, index: int, steps: int = 1) -> None:
-        """Let an object have more of what is around it, or less where ``steps`` is below zero."""
+        """Grow an object's selection, or shrink it if ``steps`` is negative."""
         self._require(index)
         by = steps * float(f"{STEP / self.frame.scale:.2g}")
-        self.reselect(index, words.resized(self._recipe.pushes[index].select, by))
+        self.reselect(index, resized(self._recipe.pushes[index].select, by))
 
-    def join(self, index: int, word: str) -> None:
-        """Let an object have what another selection names besides; the two are one then."""
+    def join(self, index: int, selector: str) -> None:
+        """Add what another selector names to an object."""
         self._require(index)
-        self.reselect(index, words.joined(self._recipe.pushes[index].select, word))
+        self.reselect(index, joined(self._recipe.pushes[index].select, selector))
 
     def push(self, index: int, **fields: Any) -> None:
-        """Change fields of an object's :class:`newtongs.Push`."""
+        """Change fields of an object's :class:`newtongs.ObjectSpec`."""
         self._require(index)
         if fields.get("motion"):
             fields |= {"velocity": None, "spin": None}
@@ -216,12 +210,12 @@ class Session:
         pushes[index] = changed(pushes[index], **fields)
         self.choose(pushes=tuple(pushes))
 
-    def _staged(self, pushes: tuple[Push, ...]) -> None:
-        """Choose objects, and go back if they cannot be taken out."""
+    def _try_objects(self, pushes: tuple[ObjectSpec, ...]) -> None:
+        """Choose objects, and undo the choice if they cannot be extracted."""
         before = self._recipe
         self.choose(pushes=pushes)
         try:
-            _ = self.ready
+            _ = self.setup
         except InputError:
             self._back_to(before)
             raise
@@ -232,74 +226,81 @@ class Session:
 
     def _require(self, index: int) -> None:
         if not 0 <= index < len(self._recipe.pushes):
-            raise InputError(f"no object {index}; {len(self._recipe.pushes)} are picked")
+            raise InputError(
+                f"expected the number of one of {len(self._recipe.pushes)} picked objects, "
+                f"got {index}"
+            )
 
-    # --- what will happen -------------------------------------------------------------------------
+    # --- simulation -------------------------------------------------------------------------------
 
     @property
-    def ready(self) -> Ready:
-        """Stage and bodies of the recipe."""
+    def setup(self) -> Setup:
+        """The recipe, prepared for simulation."""
         if not self._recipe.pushes:
             raise InputError("no object is picked yet; click one first")
-        if self._ready is None or self._ready.recipe != self._recipe:
-            self._ready = made_ready(
-                self._recipe, self.place, self.floor, self._ready, self._memory, self.told
-            )
-        return self._ready
+        if self._setup is None or self._setup[0] != self._recipe:
+            before = None if self._setup is None else self._setup[1]
+            made = prepare(
+                self.place, self._recipe.spec, floor=self.floor, reuse=before,
+                memory=self._memory, progress=self.progress,
+            )  # fmt: skip
+            self._setup = self._recipe, made
+        return self._setup[1]
 
     def coarse(self, index: int, velocity: Ray | None = None, spin: Ray | None = None) -> Vec3:
-        """Where an object will go ``(24, 3)``, at once and roughly.
+        """An approximate path ``(24, 3)`` of an object, computed at once.
 
-        ``velocity`` and ``spin`` are tried without being chosen.
+        ``velocity`` and ``spin`` are used in place of the recipe's, without changing it.
         """
         self._require(index)
-        body = tried(self.ready.bodies[index], velocity, spin)
+        body = with_rates(self.setup.bodies[index], velocity, spin)
         predicted = self._recipe.physics.predicted and self._recipe.pushes[index].motion is None
         path = predicted_path if predicted else coarse_path
         return path(body, self._recipe.seconds)
 
     def states(self) -> StateTensor:
-        """States ``(T, K, 22)`` of all frames in the physics frame, as they will be."""
+        """States ``(T, K, 22)`` of all frames in the physics frame."""
         return self._run()[1]
 
     def _run(self) -> tuple[Times, StateTensor]:
         if self._followed is None or self._followed[0] != self._recipe:
-            ready = self.ready
-            if self._compiled is None or not self._compiled.serves(ready):
-                self._compiled = Compiled(ready)
-            self._followed = self._recipe, *self._compiled.followed(ready)
+            setup = self.setup
+            if self._compiled is None or not self._compiled.can_run(setup):
+                self._compiled = Compiled(setup)
+            self._followed = self._recipe, *self._compiled.run(setup, self._recipe)
         return self._followed[1:]
 
     def animation(self) -> Animation:
-        """What :func:`newtongs.animate` makes of the recipe, with the kicks of a live run."""
+        """The animation that :func:`newtongs.animate` makes of the recipe, with any kicks."""
         times, states = self._run()
-        return animation_of(self.ready, times, states)
+        about = changed(self.setup.about(), seconds=self._recipe.seconds, fps=self._recipe.fps)
+        return self.setup.animation(times, states, about=about)
 
     # --- live -------------------------------------------------------------------------------------
 
     @property
     def live(self) -> LiveRun:
-        """The run that goes on while somebody watches; at frame 0 until it is stepped."""
+        """The live run; at frame 0 until it is stepped."""
         if self._live is None:
-            self._live = LiveRun(self.ready)
+            self._live = LiveRun(self.setup)
         return self._live
 
     @property
     def now(self) -> StateTensor:
-        """States ``(K, 22)`` of the live run."""
+        """Current states ``(K, 22)`` of the live run."""
         return self.live.states
 
     @property
     def time(self) -> float:
-        """Seconds that a live run has gone."""
+        """Elapsed seconds of the live run."""
         return 0.0 if self._live is None else self._live.time
 
     def step(self) -> StateTensor:
-        """A sixtieth of a second of the live run: states ``(K, 22)``."""
+        """Advance the live run by 1/60 s and return the states ``(K, 22)``."""
         return self.live.step()
 
     def kick(self, origin: Ray, direction: Ray, speed: float) -> int:
-        """Hit what the ray meets along the ray, so hard that it gains ``speed``."""
+        """Kick the object that the ray hits, along the ray, so that it gains ``speed``."""
         return self.live.kick(origin, direction, speed)
 
     def kicked(self, kick: Kick) -> None:
@@ -307,20 +308,20 @@ class Session:
         self.live.kicked(kick)
 
     def under(self, origin: Ray, direction: Ray) -> int | None:
-        """The movable object that a ray meets where all of them are now."""
+        """The movable object that a ray hits at the current states; None for none."""
         return self.live.under(origin, direction)
 
     def reset(self) -> StateTensor | None:
-        """Back to frame 0, bit for bit; the live run's kicks are forgotten."""
+        """Restore frame 0, bit for bit, and forget the live run's kicks."""
         return None if self._live is None else self._live.reset()
 
     def keep(self) -> None:
-        """Make the live run the recipe: an animation like any other."""
+        """Make the live run the recipe, and so an animation like any other."""
         if self._live is None or self._live.ticks < 2:
-            raise InputError("no live run to keep; start one, and let it go for a while")
+            raise InputError("no live run to keep; start one and let it run first")
         self.choose(seconds=self._live.time, kicks=tuple(self._live.kicks))
 
-    # --- take it home -----------------------------------------------------------------------------
+    # --- files ------------------------------------------------------------------------------------
 
     def export(
         self,
@@ -329,31 +330,31 @@ class Session:
         *,
         camera: Camera | None = None,
         animation: Animation | None = None,
-        told: Told | None = None,
+        progress: Progress | None = None,
     ) -> dict[str, Path]:
-        """Write files, as :func:`newtongs.export` does, of ``animation`` if it is made already."""
+        """Write files, as :func:`newtongs.exports.export`; reuses ``animation`` if given."""
         made = animation or self.animation()
-        return home.export(self._recipe, made, folder, formats, camera=camera, told=told)
+        return project.export(self._recipe, made, folder, formats, camera=camera, progress=progress)
 
     def save(self, path: Path | str, *, scene: str | None = None) -> None:
-        """The project as an animation's json, which ``newtongs replay`` opens too.
+        """Save the project as the json of an animation, which ``newtongs replay`` also opens.
 
         Args:
-            path: of the .json; the numbers, and where need be the Gaussians, stand beside it.
-            scene: name of the scene's file for :meth:`load`, in place of where it is now; then the
-                animation's own Gaussians are written too, and none refers to the file.
+            path: of the .json; the numbers, and if needed the Gaussians, are written beside it.
+            scene: name of the scene's file to store for :meth:`load`, instead of its present path.
+                The animation's Gaussians are then written too, and do not refer to that file.
         """
-        home.save(self._recipe, self.animation(), Path(path), scene)
+        project.save(self._recipe, self.animation(), Path(path), scene)
 
     @classmethod
-    def load(cls, path: Path | str, *, told: Told | None = None) -> "Session":
-        """A session from what :meth:`save` wrote; its scene is where it was, or beside the json."""
-        return cls(home.beside(home.read(path), Path(path).parent), told=told)
+    def load(cls, path: Path | str, *, progress: Progress | None = None) -> "Session":
+        """Load what :meth:`save` wrote; the scene is where it was saved, or beside the json."""
+        return cls(project.beside(project.read(path), Path(path).parent), progress=progress)
 
 
-def _first(there: Sequence[str]) -> Vector | None:
-    """The first object is tossed or dropped as in ``animate``; others stand until pushed."""
-    return (0.0, 0.0, 0.0) if there else None
+def _default_velocity(picked: Sequence[str]) -> Vector | None:
+    """The first object is tossed or dropped as in ``animate``; further ones start at rest."""
+    return (0.0, 0.0, 0.0) if picked else None
 
 
 def _rounded(x: Vector) -> Vector:

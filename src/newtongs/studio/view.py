@@ -1,4 +1,4 @@
-"""The scene as a browser sees it: nodes of splats, and where the page looks first."""
+"""The scene in the browser: splat nodes, and the initial camera."""
 
 from typing import Any, NamedTuple
 
@@ -6,11 +6,11 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from ..base.state import State
+from ..base.types import StateTensor, Vec3
 from ..scene.gaussians import GaussianScene
 from ..scene.world_frame import WorldFrame
-from ..state import State
-from ..types import StateTensor, Vec3
-from .home import sky
+from .blocks import Rest
 from .nodes import (
     Pose,
     Splats,
@@ -25,16 +25,16 @@ from .nodes import (
     splats,
     still_pose,
 )
-from .rest import Rest
+from .project import sky
 from .session import Session
 
-START = (0.9, 0.55, 1.7)  # from where the page looks first: along x, y, z, in distances
-FIELD = 0.9  # radians across the height
-NEAREST = 2.2  # distance of the first look, physics units
+START = (0.9, 0.55, 1.7)  # initial camera position along x, y, z, in units of the distance
+FIELD = 0.9  # vertical field of view, radians
+NEAREST = 2.2  # smallest initial distance, physics units
 
 
 class Still(NamedTuple):
-    """A node that does not move."""
+    """A static node."""
 
     means: Vec3
     origin: Vec3
@@ -43,17 +43,17 @@ class Still(NamedTuple):
 
 
 class Moving(NamedTuple):
-    """An object as nodes: as it is, tinted, and what is to be seen of it from frame 1 on.
+    """The nodes of an object: plain, tinted, and the Gaussians visible from frame 1 on.
 
-    They hang on one frame, whose pose alone travels while the object keeps its size.
+    They are children of one frame; while the object keeps its size, only that frame's pose is sent.
     """
 
     means: Vec3
-    """Of all its Gaussians, scene coordinates: another object has others."""
+    """Means of all its Gaussians, scene coordinates; they identify the object."""
     start: StateTensor
     """Its first state, physics frame."""
     in_scene: StateTensor
-    """And in the scene."""
+    """Its first state, scene coordinates."""
     unit: float
     frame: Any
     plain: Any
@@ -62,7 +62,7 @@ class Moving(NamedTuple):
 
     @property
     def nodes(self) -> list[Any]:
-        """All of them."""
+        """All splat nodes."""
         return [node for node in (self.plain, self.tinted, self.later) if node is not None]
 
 
@@ -78,12 +78,12 @@ class View:
         self.api.set_up_direction("+y")
 
     def show(self, session: Session) -> None:
-        """The scene and its objects; only what is new is sent."""
+        """Show the scene and its objects; only changes are sent."""
         with self.server.atomic():
             self.world = session.world
             self._show_rest(session)
             if session.recipe.pushes:
-                self._show_stage(session)
+                self._show_layout(session)
             else:
                 self._show_capture()
             color = np.array(sky(session.recipe)) * 255
@@ -99,37 +99,37 @@ class View:
         self.rest.place(self.world)
 
     def _show_capture(self) -> None:
-        """Nothing is picked."""
+        """Show the capture unchanged: nothing is picked."""
         for name in ("more", "first", "later"):
             self._drop_still(name)
         self._drop_objects(0)
         if self.rest is not None:
             self.rest.paint()
 
-    def _show_stage(self, session: Session) -> None:
-        ready = session.ready
-        stage, cut = ready.stage, parts(ready.stage, ready.rows)
-        plain = stage.scene.replace(sh=stage.scene.sh[:, :1])
+    def _show_layout(self, session: Session) -> None:
+        layout, bodies = session.setup.layout, session.setup.bodies
+        cut = parts(layout)
+        plain = layout.scene.replace(sh=layout.scene.sh[:, :1])
         for name in ("more", "first", "later"):
             self._show_still(name, plain[getattr(cut, name)])
-        for i, body in enumerate(ready.bodies):
+        for i, body in enumerate(bodies):
             self._show_object(i, body.z0, plain[cut.objects[i]], plain[cut.later_of_objects[i]])
-        self._drop_objects(len(ready.bodies))
+        self._drop_objects(len(bodies))
         assert self.rest is not None
         hidden = torch.ones_like(self.rest.hidden)
-        hidden[ready.rows[cut.rest]] = False
+        hidden[layout.rows[cut.rest]] = False
         self.rest.paint(hidden=hidden)
         self.later(False)
 
-    def point_out(self, mask: Tensor) -> None:
-        """Tint Gaussians ``(N,)`` of the scene, until they are shown as an object."""
+    def highlight(self, mask: Tensor) -> None:
+        """Tint the Gaussians of a mask ``(N,)`` until they are shown as an object."""
         if self.rest is not None:
             self.rest.paint(hidden=self.rest.hidden, tinted=mask)
 
     # --- nodes ------------------------------------------------------------------------------------
 
     def _show_still(self, name: str, scene: GaussianScene) -> None:
-        """What comes or goes with the objects, but does not move."""
+        """Show static Gaussians that appear or disappear with the objects."""
         known = self.still.get(name)
         if known is None or not torch.equal(known.means, scene.means):
             self._drop_still(name)
@@ -147,9 +147,9 @@ class View:
             self.still.pop(name).node.remove()
 
     def _show_object(
-        self, index: int, z0: StateTensor, thing: GaussianScene, new: GaussianScene
+        self, index: int, z0: StateTensor, gaussians: GaussianScene, new: GaussianScene
     ) -> None:
-        means = torch.cat([thing.means, new.means])
+        means = torch.cat([gaussians.means, new.means])
         start = self.world.state_to_scene(z0.double())
         if index < len(self.objects):
             known = self.objects[index]
@@ -157,7 +157,7 @@ class View:
                 self.objects[index] = known._replace(start=z0)
                 return
             self._drop_objects(index)
-        made, more = (splats(part, State(start).p, State(start).q) for part in (thing, new))
+        made, more = (splats(part, State(start).p, State(start).q) for part in (gaussians, new))
         self.objects.append(Moving(means, z0, start, made.unit, *self._add(index, z0, made, more)))
 
     def _add(
@@ -176,15 +176,15 @@ class View:
         return frame, plain, tinted, later
 
     def _drop_objects(self, first: int) -> None:
-        """All from a number on."""
+        """Remove all objects from a number on."""
         for one in self.objects[first:]:
-            one.frame.remove()  # and all that hangs on it
+            one.frame.remove()  # with all its children
         del self.objects[first:]
 
-    # --- what moves -------------------------------------------------------------------------------
+    # --- motion -----------------------------------------------------------------------------------
 
     def pose(self, states: StateTensor, *, start: bool) -> None:
-        """Objects at states ``(K, 22)``; nothing but poses is sent."""
+        """Move objects to states ``(K, 22)``; only poses are sent."""
         units, starts = [one.unit for one in self.objects], [one.start for one in self.objects]
         with self.server.atomic():
             poses = moving_poses(self.world, units, starts, states)
@@ -194,25 +194,25 @@ class View:
                     resize(node, pose)
             self.later(not start)
 
-    def later(self, begun: bool) -> None:
-        """Whether the objects have left their places: then what was mended there shows."""
+    def later(self, moved: bool) -> None:
+        """Set whether the objects have moved, so that the repairs under them are shown."""
         for name, one in self.still.items():
             if name != "more":
-                show(one.node, begun == (name == "later"))
+                show(one.node, moved == (name == "later"))
         for moving in self.objects:
             if moving.later is not None:
-                show(moving.later, begun)
+                show(moving.later, moved)
 
     def tint(self, index: int | None) -> None:
-        """Show which object is selected."""
+        """Tint the selected object."""
         for i, one in enumerate(self.objects):
             show(one.plain, i != index)
             show(one.tinted, i == index)
 
-    # --- the first look ---------------------------------------------------------------------------
+    # --- the initial camera -----------------------------------------------------------------------
 
     def look(self, session: Session) -> None:
-        """Turn new pages, and those that are open, to the scene's main things."""
+        """Point the cameras of new and open tabs at the scene's main objects."""
         at, distance = self._subject(session)
         eye = at + distance * torch.tensor(START, dtype=torch.float64)
         first = self.server.initial_camera
@@ -223,7 +223,7 @@ class View:
             client.camera.up_direction = (0.0, 1.0, 0.0)
 
     def _subject(self, session: Session) -> tuple[Vec3, float]:
-        """What to look at: the objects that are marked or found, else all of it."""
+        """Centre and distance to look at: marked objects, the best cluster, or else everything."""
         marked = session.scene.means[session.scene.ids >= 0]
         found = marked if len(marked) else torch.cat(
             [session.scene.means[c.mask] for c in session.clusters[:1]] or [session.scene.means]

@@ -1,11 +1,11 @@
 """Kernels of the residual networks for Hopper GPUs (H100, H200), beside ``triton_networks``.
 
-They compute what the Triton kernels of the same names compute, with all three passes, and are held
-to the same tests. What makes them faster is what Triton does not let a kernel say: a program keeps
+They compute what the Triton kernels of the same names compute, with all three passes, and pass the
+same tests. They are faster by means that Triton does not offer: a program keeps
 the first layer's weights in shared memory, streams the second layer's through a ring of buffers
 with the tensor memory accelerator, and works on two blocks of 64 rows at once, each in a group of
 four warps of its own. While one group's products are on the tensor cores, the other computes its
-activations. A program takes its blocks turn by turn. ``ready`` tells that a buffer of the ring is
+activations. A program takes its blocks in turn. ``ready`` signals that a buffer of the ring is
 filled, ``empty`` that both groups are done with it.
 
 Weights stand as (inputs, outputs), padded to 32 and 16, in blocks of CHUNK columns or rows. The
@@ -13,9 +13,14 @@ inputs' last column is set to one, so that row 31 of W1 is its bias and the last
 gradient the bias's. States come as matrices (22, n), whose blocks are 32 by 64.
 
 An asynchronous product reads its registers after it was issued: every wait names them, so that the
-compiler does not put anything else there.
+compiler does not reuse them.
 """
 
+from functools import lru_cache
+from typing import Any
+
+import torch
+from torch import Tensor
 from triton.experimental import gluon
 from triton.experimental.gluon import language as gl
 from triton.experimental.gluon.language.nvidia.hopper import (
@@ -25,6 +30,12 @@ from triton.experimental.gluon.language.nvidia.hopper import (
     warpgroup_mma,
     warpgroup_mma_wait,
 )
+from triton.experimental.gluon.nvidia.hopper import TensorDescriptor
+
+from ...base.state import DIM
+from ...base.types import StateTensor
+from .precompile import launch
+from .triton_rollout import INPUTS, OUTPUTS, TritonNetwork, halves, multiprocessors, padded
 
 # A program's groups of warps, and the rows of each: those of one product of four warps.
 GROUPS, ROWS = 2, 64
@@ -93,14 +104,14 @@ def _barriers(COUNT: gl.constexpr, ARRIVALS: gl.constexpr):
 
 @gluon.jit
 def _copy(matrix, row, column, to, arrived):
-    """Begin to copy a block of a matrix into shared memory."""
+    """Start copying a block of a matrix into shared memory."""
     mbarrier.expect(arrived, matrix.block_type.nbytes)
     load(matrix, [row, column], arrived, to)
 
 
 @gluon.jit
 def _copy_columns(hi, lo, to_hi, to_lo, arrived, CHUNKS: gl.constexpr, CHUNK: gl.constexpr):
-    """Begin to copy both halves of a weight, CHUNK columns to a buffer."""
+    """Start copying both halves of a weight, CHUNK columns to a buffer."""
     mbarrier.expect(arrived, CHUNKS * (hi.block_type.nbytes + lo.block_type.nbytes))
     for i in range(CHUNKS):
         load(hi, [0, i * CHUNK], arrived, to_hi.index(i))
@@ -116,7 +127,7 @@ def _inputs(tile, layout: gl.constexpr):
 
 @gluon.jit
 def _narrow_product(x_hi, x_lo, w_hi, w_lo, CHUNK: gl.constexpr, layout: gl.constexpr):
-    """Begin ``x w`` in three passes for CHUNK columns of a weight with few rows."""
+    """Start ``x w`` in three passes for CHUNK columns of a weight with few rows."""
     a = gl.zeros([64, CHUNK], gl.float32, layout)
     a = warpgroup_mma(x_hi, w_hi, a, use_acc=False, is_async=True)
     a = warpgroup_mma(x_lo, w_hi, a, is_async=True)
@@ -128,7 +139,7 @@ def _narrow_product(x_hi, x_lo, w_hi, w_lo, CHUNK: gl.constexpr, layout: gl.cons
 
 @gluon.jit
 def _copy_rows(weights, ring_hi, ring_lo, ready, g, CHUNKS: gl.constexpr, RING: gl.constexpr):
-    """Begin to fill the buffer of the ``g``-th block of rows, counted through all turns."""
+    """Start filling the buffer of the ``g``-th block of rows, counted through all turns."""
     hi, lo = weights
     slot = g % RING
     row = (g % CHUNKS) * hi.block_type.shape[0]
@@ -495,7 +506,7 @@ def one_layer_backward(
     STATE: gl.constexpr, OUT: gl.constexpr, HIDDEN: gl.constexpr, CHUNK: gl.constexpr,
     TANH: gl.constexpr,
 ):  # fmt: skip
-    """Gradient of the inputs; nothing but sums goes to memory beside it.
+    """Gradient of the inputs; besides it only sums are written to memory.
 
     Sums: W1's gradient with its bias's (groups, HIDDEN, 32), W2's (groups, 16, HIDDEN), its bias's
     (groups, 16).
@@ -534,3 +545,102 @@ def one_layer_backward(
         [4],
         [240],
     )
+
+
+# --- launching ------------------------------------------------------------------------------------
+
+# What has no kernel here, the backward pass's top and the contact network's forward pass, stays
+# with Triton: there is little to gain.
+
+# Hidden units at a time, and how many of the second layer's blocks a program holds: as many as
+# shared memory has room for.
+FORWARD = {"CHUNK": 32, "RING": 3}
+BOTTOM = {"CHUNK": 64, "RING": 2}
+ONE_LAYER = {"CHUNK": 64}
+
+
+def blocks(matrix: Tensor, *shape: int) -> TensorDescriptor:
+    """A matrix whose blocks are copied into shared memory by the tensor memory accelerator."""
+    return TensorDescriptor.from_tensor(matrix, [*shape], _layout(matrix.dtype, *shape))
+
+
+@lru_cache
+def _layout(dtype: torch.dtype, *shape: int) -> Any:
+    """Layout of a block in shared memory."""
+    of = {torch.float16: gl.float16, torch.float32: gl.float32}[dtype]
+    return gl.NVMMASharedLayout.get_default_for([*shape], of)
+
+
+def columns(weight: tuple[Tensor, ...], chunk: int) -> list[TensorDescriptor]:
+    """Blocks of ``chunk`` columns of both halves."""
+    return [blocks(half, len(half), chunk) for half in weight]
+
+
+class HopperNetwork(TritonNetwork):
+    """A residual network of a multiple of four rows, see :class:`TritonNetwork`; three passes."""
+
+    @torch.no_grad()
+    def prepare(self) -> None:
+        """Copy the parameters' current values."""
+        super().prepare()
+        w1 = padded(self.layers[0].weight.T, INPUTS, self.hidden)
+        w1[-1] = self.b1  # the kernels' inputs end with a one
+        self.w1_with_bias = halves(w1)
+        self.weights = self._deep_weights() if self.deep else self._shallow_weights()
+
+    # Descriptors of the weights are made once for all launches of an update: a launch takes tens of
+    # microseconds, and so would they.
+
+    def _deep_weights(self) -> dict[str, list[TensorDescriptor]]:
+        assert self.w2t is not None
+        forward, bottom = FORWARD["CHUNK"], BOTTOM["CHUNK"]
+        return {
+            "w1 forward": columns(self.w1_with_bias, forward),
+            "w2": [blocks(half, forward, self.hidden) for half in self.w2],
+            "w_out": columns(self.w_out, OUTPUTS),
+            "w1": columns(self.w1_with_bias, bottom),
+            "w2t": [blocks(self.w2t, self.hidden, bottom)],
+        }
+
+    def _shallow_weights(self) -> dict[str, list[TensorDescriptor]]:
+        chunk = ONE_LAYER["CHUNK"]
+        return {
+            "w1": columns(self.w1_with_bias, chunk),
+            "w_out_t": columns(self.w_out_t, chunk),
+        }
+
+    def _inputs(self, x: StateTensor) -> TensorDescriptor:
+        return blocks(x, INPUTS, ROWS)
+
+    @property
+    def _grid(self) -> tuple[int]:
+        return (min(multiprocessors(self.device), -(-self.rows // (GROUPS * ROWS))),)
+
+    def _owners(self, part: str) -> int:
+        return GROUPS * self._grid[0] if part == "bottom" else super()._owners(part)
+
+    def _two_layers(self, x: StateTensor, r: Tensor, kept: Tensor | None) -> None:
+        weights = self.weights
+        w2 = weights["w2"]
+        launch(two_layer_forward, self._grid)(
+            self._inputs(x), r, w2[0] if kept is None else blocks(kept, ROWS, self.hidden),
+            self.rows, *weights["w1 forward"], *w2, *self.b2, *weights["w_out"], self.b_out,
+            OUT=self.out, HIDDEN=self.hidden, SAVE=kept is not None, TANH=self.tanh, num_warps=4,
+            **FORWARD,
+        )  # fmt: skip
+
+    def _bottom(self, x: StateTensor, d2: Tensor, h1: Tensor, gx: Tensor) -> None:
+        weights, chunk = self.weights, BOTTOM["CHUNK"]
+        launch(two_layer_backward_bottom, self._grid)(
+            self._inputs(x), blocks(d2, ROWS, self.hidden), gx, self.rows, self.scale,
+            *weights["w1"], *weights["w2t"], blocks(h1[: self.rows], ROWS, chunk),
+            self._sums()["w1"], STATE=DIM, HIDDEN=self.hidden, num_warps=4, **BOTTOM,
+        )  # fmt: skip
+
+    def _one_layer_back(self, x: StateTensor, r: Tensor, g: Tensor, gx: Tensor) -> None:
+        sums, weights = self._sums(), self.weights
+        launch(one_layer_backward, self._grid)(
+            self._inputs(x), r, g, gx, self.rows, self.scale,
+            *weights["w1"], *weights["w_out_t"], sums["w1"], sums["w_out"], sums["b_out"],
+            STATE=DIM, OUT=self.out, HIDDEN=self.hidden, TANH=self.tanh, num_warps=4, **ONE_LAYER,
+        )  # fmt: skip

@@ -49,9 +49,9 @@ def _bounded(d):
 
 @triton.jit
 def _sigmoid(a, PTX: tl.constexpr):
-    """By two instructions of the card, exact to a few ulps, instead of a whole division.
+    """By two instructions of the card, exact to a few ulps, instead of a full division.
 
-    Triton's interpreter does not know them.
+    Triton's interpreter does not have them.
     """
     if PTX:
         sigma = tl.inline_asm_elementwise(
@@ -76,7 +76,7 @@ def _tanh(x):
 
 @triton.jit
 def _output(o, TANH: tl.constexpr):
-    """What counts of a network's last layer."""
+    """The output of a network's last layer, bounded if TANH."""
     if TANH:
         o = _tanh(o)
     return o
@@ -119,7 +119,7 @@ def _add_to(pointers, values):
 
 @triton.jit
 def _with_one(x, inputs):
-    """Inputs as a factor of W1's gradient; the last column, of ones, makes its bias's."""
+    """Inputs as a factor of W1's gradient; the last column, of ones, gives its bias's."""
     return tl.where(inputs[None, :] == 31, 1.0, x).to(tl.float16)
 
 
@@ -197,7 +197,7 @@ def two_layer_backward_bottom(
 ):  # fmt: skip
     """From the second layer's gradient to the inputs'; the first layer's activations on the way.
 
-    Of W2 and W1 the high halves are enough: ``d2`` and ``d1`` have lost as many bits.
+    The high halves of W2 and W1 suffice: ``d2`` and ``d1`` have lost as many bits.
     Sums: W1's gradient and, in the last column, its bias's: (programs, HIDDEN, 32).
     """
     program = tl.program_id(0)
@@ -250,7 +250,7 @@ def one_layer_backward(
     STATE: tl.constexpr, OUT: tl.constexpr, HIDDEN: tl.constexpr, TURNS: tl.constexpr,
     ROWS: tl.constexpr, CHUNK: tl.constexpr, TANH: tl.constexpr, PTX: tl.constexpr,
 ):  # fmt: skip
-    """Gradient of the inputs; nothing but sums goes to memory beside it.
+    """Gradient of the inputs; besides it only sums are written to memory.
 
     Sums: W1's gradient with its bias's (programs, HIDDEN, 32), W2's (programs, 16, HIDDEN), its
     bias's (programs, 16).

@@ -1,4 +1,4 @@
-"""Triton kernels of what stands between two network evaluations, one thread an object.
+"""Triton kernels of the physics between two network evaluations, one thread per object.
 
 Forward they are ``analytic.rates``, ``state.project``, ``floor.gap`` and ``floor.jump``; backward
 their adjoints, worked out by hand. Mass, restitution and attenuation come from the initial state
@@ -246,7 +246,7 @@ def _jump(z):
 
 @triton.jit
 def _jump_adjoint(z, b):
-    """Gradient before the floor's answer to ``z``, given the one after it."""
+    """Gradient before the floor's response to ``z``, given the one after it."""
     keep, turn = 1 - z[21], 1 - 0.5 * z[21]
     lifted = tl.where(tl.abs(z[14]) >= 1e-3, b[1], 0.0)
     return (
@@ -261,9 +261,9 @@ def last_stage_forward(
     z_ptr, x_ptr, r_ptr, sum_ptr, out_ptr, after_ptr, c, n, h,
     DIVISOR: tl.constexpr, PRIOR: tl.constexpr, ROWS: tl.constexpr,
 ):  # fmt: skip
-    """The last stage: the substep's state, and what the floor would make of it.
+    """The last stage: the substep's state, and the state after the floor's response.
 
-    Without the prior the floor makes nothing of it; the contact network alone answers.
+    Without the prior the floor leaves it unchanged; only the contact network responds.
     """
     rows = tl.program_id(0) * ROWS + tl.arange(0, ROWS)
     inside = rows < n
@@ -335,7 +335,7 @@ def _hit(z):
 
 @triton.jit
 def land_forward(z_ptr, after_ptr, d_ptr, out_ptr, c, n, ROWS: tl.constexpr):
-    """Take the floor's answer where it was hit."""
+    """Apply the floor's response where it was hit."""
     rows = tl.program_id(0) * ROWS + tl.arange(0, ROWS)
     inside = rows < n
     z = _load(z_ptr, rows, n, 22)

@@ -1,9 +1,9 @@
 """The fast CUDA path: rollout and its gradient as a sequence of Triton kernels.
 
-It has no semantics of its own: what it computes is ``GaussianNND.rollout``, and parity with it, in
-value and gradient, is a test. One kernel evaluates a whole network, one does the arithmetic
-between two evaluations; nothing else runs. Gradients of the narrow layers are summed up by the
-backward kernels, that of the wide one is a large matrix product over factors that they write.
+It has no semantics of its own: it computes ``GaussianNND.rollout``, and parity with it, in value
+and gradient, is a test. One kernel evaluates a whole network, another does the arithmetic between
+two evaluations; nothing else runs. The backward kernels sum up the gradients of the narrow layers;
+that of the wide one is a large matrix product over factors that they write.
 """
 
 import math
@@ -15,30 +15,30 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from ...state import DIM, project
-from ...types import StateTensor, Times
+from ...base.state import DIM, project
+from ...base.types import StateTensor, Times
 from ..gaussian_nnd import GaussianNND
 from ..rollout import intervals, substeps
 from ..solvers import SCHEMES
 from . import triton_networks as kernels
 from . import triton_physics as physics
-from .ahead import launch
+from .precompile import launch
 
 INPUTS, OUTPUTS = 32, 16  # state and network outputs, padded to what tensor cores take
 SLABS = 32  # pieces a weight-gradient product is cut into, so that it fills the GPU
-ROWS = 128  # objects a physics kernel's block handles
+ROWS = 128  # objects per block of a physics kernel
 ROWS_ALIGNED = 4  # Hopper cards copy blocks of states whose channels start at multiples of 16 bytes
 
 
 @dataclass(frozen=True)
 class Block:
-    """How a network's kernel is cut up."""
+    """Block sizes of a network's kernel."""
 
     rows: int
     chunk: int  # hidden units at a time
     warps: int
     stages: int  # of the loads' pipeline
-    programs: int = 0  # a multiprocessor; each takes several blocks of rows, or one if zero
+    programs: int = 0  # per multiprocessor, each taking several blocks of rows; if zero, one
 
     def options(self) -> dict[str, int]:
         """For the launch."""
@@ -60,14 +60,14 @@ SHALLOW = {
 
 @cache
 def multiprocessors(device: torch.device) -> int:
-    """Of the card; a few stand in for them in Triton's interpreter, which has none."""
+    """Number of multiprocessors of the card; one in Triton's interpreter."""
     if device.type != "cuda":
         return 1
     return int(torch.cuda.get_device_properties(device).multi_processor_count)
 
 
 def nvidia(device: torch.device) -> bool:
-    """Whether kernels may use the card's own instructions; the interpreter knows none."""
+    """Whether kernels may use the card's own instructions; the interpreter has none."""
     interpreted = os.environ.get("TRITON_INTERPRET") == "1"
     return device.type == "cuda" and torch.version.hip is None and not interpreted
 
@@ -85,7 +85,7 @@ def padded(w: Tensor, *shape: int) -> Tensor:
     return out
 
 
-class FusedNetwork:
+class TritonNetwork:
     """One residual network: its kernels, and the gradients of its weights.
 
     ``tanh`` says whether its outputs are bounded. ``slots`` backward calls write the factors of
@@ -117,7 +117,7 @@ class FusedNetwork:
 
     @torch.no_grad()
     def prepare(self) -> None:
-        """Take over the parameters' present values."""
+        """Copy the parameters' current values."""
         first, *middle, last = (layer.weight for layer in self.layers)
         self.w1 = halves(padded(first.T, INPUTS, self.hidden))
         self.w1t = padded(first, self.hidden, INPUTS).half()
@@ -135,9 +135,9 @@ class FusedNetwork:
         common["PTX"] = nvidia(self.device)
         if self.blocks[part].programs:
             common["TURNS"] = -(-self._blocks(part) // self._programs(part))
-        if not (self.deep and part == "bottom"):  # that kernel never meets the outputs
+        if not (self.deep and part == "bottom"):  # that kernel does not see the outputs
             common["TANH"] = self.tanh
-        if part != "top":  # which never meets the inputs
+        if part != "top":  # which does not see the inputs
             common["STATE"] = DIM
         return common | ({"PASSES": self.passes} if part == "forward" else {})
 
@@ -145,7 +145,7 @@ class FusedNetwork:
         return -(-self.rows // self.blocks[part].rows)
 
     def _programs(self, part: str) -> int:
-        """As many as there are blocks, or as the card runs at once."""
+        """The number of blocks, or as many as the card runs at once."""
         at_once = self.blocks[part].programs * multiprocessors(self.device)
         return min(self._blocks(part), at_once) if at_once else self._blocks(part)
 
@@ -199,7 +199,7 @@ class FusedNetwork:
         )  # fmt: skip
 
     def _bottom(self, x: StateTensor, d2: Tensor, h1: Tensor, gx: Tensor) -> None:
-        """From there to the inputs'; the first layer's activations go to ``h1``."""
+        """From there to the inputs' gradient; the first layer's activations go to ``h1``."""
         launch(kernels.two_layer_backward_bottom, (self._programs("bottom"),))(
             x, d2, gx, self.rows, self.scale, *self.w1, self.w1t, self.b1, self.w2t, h1,
             self._sums()["w1"], **self._options("bottom"),
@@ -213,11 +213,11 @@ class FusedNetwork:
         )  # fmt: skip
 
     def _owners(self, part: str) -> int:
-        """How many sum up gradients for themselves in a part of the backward pass."""
+        """Number of separate gradient sums in a part of the backward pass."""
         return self._programs(part)
 
     def _sums(self) -> dict[str, Tensor]:
-        """Gradients summed up so far, one part a program."""
+        """Gradients summed up so far, one part per program."""
         if not self.sums:
             bottom = self._owners("bottom")
             top = self._owners("top") if self.deep else bottom
@@ -251,7 +251,7 @@ class FusedNetwork:
 
     @torch.no_grad()
     def collect(self) -> None:
-        """Add the accumulated gradients to the parameters' and start anew."""
+        """Add the accumulated gradients to the parameters', and reset them."""
         total = {k: x.sum(0) / self.scale for k, x in self.sums.items()}
         w1 = total["w1"]
         gradients = [(w1[:, :DIM], w1[:, -1])]  # the column of ones stands for the bias
@@ -269,15 +269,15 @@ def _added(total: Tensor | None, more: Tensor) -> Tensor:
     return more.clone() if total is None else total.add_(more)
 
 
-def _network_for(device: torch.device, rows: int, passes: int) -> type[FusedNetwork]:
-    """The class with the fastest kernels for this card."""
+def _network_for(device: torch.device, rows: int, passes: int) -> type[TritonNetwork]:
+    """The class with the fastest kernels for the card."""
     hopper = nvidia(device) and torch.cuda.get_device_capability(device) == (9, 0)
     if not hopper or passes != 3 or rows == 0 or rows % ROWS_ALIGNED:
-        return FusedNetwork
-    try:  # Gluon is new, and its names change from one version of Triton to the next
-        from .hopper_network import HopperNetwork
+        return TritonNetwork
+    try:  # Gluon is experimental: names change between versions of Triton
+        from .gluon_networks import HopperNetwork
     except (ImportError, AttributeError):
-        return FusedNetwork
+        return TritonNetwork
     return HopperNetwork
 
 
@@ -297,7 +297,7 @@ class Substep:
     kept: Tensor | None = None  # the deep network's activations
 
 
-class FusedRollout:
+class TritonRollout:
     """``GaussianNND.rollout`` of ``rows`` objects over a fixed time grid.
 
     Gradients reach the six scalars through autograd; those of the networks' weights wait until
@@ -315,20 +315,15 @@ class FusedRollout:
         self.f = network(model.f_theta, slots=stages, **common)  # type: ignore[arg-type]
         self.h = network(model.h_phi, slots=1, **common)  # type: ignore[arg-type]
         self.kernel = {"PRIOR": model.config.prior, "ROWS": ROWS}
-        # What stands for the output, or the gradient, of a part that the model does not have.
+        # Stands for the output, or the gradient, of a part that the model does not have.
         self.nothing = torch.zeros(DIM, rows, device=model.c_v.device)
         self.grid = (-(-rows // ROWS),)
         self.steps = [
             [dt / n] * n for dt in intervals(times) for n in (substeps(dt, model.config.max_dt),)
         ]
 
-    @staticmethod
-    def supports(model: GaussianNND) -> bool:
-        """Whether the kernels cover this model; a subclass may have other equations."""
-        return type(model) is GaussianNND and model.config.hidden in (128, 256)
-
     def prepare(self) -> None:
-        """Take over the parameters' present values."""
+        """Copy the parameters' current values."""
         self.f.prepare()
         self.h.prepare()
 
@@ -339,7 +334,7 @@ class FusedRollout:
                 network.collect()
 
     def compile(self) -> None:
-        """Launch every kernel of a rollout and its gradient once; for :func:`compiled_ahead`."""
+        """Launch every kernel of a rollout and its gradient once; for :func:`precompile`."""
         c = self.model.scalars.detach()
         z0 = c.new_zeros(self.rows, DIM)
         self.run(z0, c)
@@ -393,14 +388,14 @@ class FusedRollout:
         return self.config.continuous_residual
 
     def _evaluate(self, s: Substep, x: Tensor) -> Tensor:
-        """The continuous residual at the next stage's state, both noted down."""
+        """The continuous residual at the next stage's state; records both."""
         kept = None if s.kept is None else s.kept[len(s.x)]
         s.x.append(x)
         s.r.append(self.f.forward(x, kept) if self._residual else self.nothing[: self.f.out])
         return s.r[-1]
 
     def _land(self, s: Substep, c: Tensor) -> Tensor:
-        """The state after the floor's answer, where it was hit."""
+        """The state after the floor's response, where it was hit."""
         n, landed = self.rows, torch.empty_like(s.out)
         corrects = self.config.contact_residual
         s.d = self.h.forward(s.after) if corrects else self.nothing[: self.h.out]
@@ -423,10 +418,10 @@ class FusedRollout:
     def _backward(
         self, s: Substep, c: Tensor, g: Tensor, more: Tensor, sums: Tensor
     ) -> tuple[Tensor, Tensor]:
-        """One substep back; gradients of its start come in two parts, as they went in."""
+        """Backward through a substep; its start's gradient comes in two parts, like its end's."""
         n = self.rows
         g_out, g_after, g_net = self._land_back(s, c, g, more, sums)
-        # Only the 19 moving channels are written and read; the others hold whatever was there.
+        # Only the 19 moving channels are written and read; the others are uninitialised.
         g_z, g_x, g_sum = (torch.empty_like(g) for _ in range(3))
         g_r = torch.empty_like(s.r[0])
         last = len(self.scheme.stages)
@@ -445,13 +440,13 @@ class FusedRollout:
         g_net = self._residual_back(s, 0, g_r)
         if self._residual:
             self.f.accumulate()
-        # A single stage's state is the start itself; of several, the first stage saw to that.
+        # A single stage's state is the start itself; with several, the first stage has added it.
         return (g_z if last else g_z.add_(g_x)), g_net
 
     def _land_back(
         self, s: Substep, c: Tensor, g: Tensor, more: Tensor, sums: Tensor
     ) -> tuple[Tensor, Tensor, Tensor]:
-        """Gradients of the step's end, of what the floor made of it, and through its network."""
+        """Gradients of the step's end, of the state after contact, and through its network."""
         if not self.config.contact:
             return g + more, self.nothing, self.nothing
         g_out, g_after, g_d = torch.empty_like(g), torch.empty_like(g), torch.empty_like(s.d)
@@ -470,10 +465,10 @@ class FusedRollout:
 
 
 class _Rollout(torch.autograd.Function):
-    """Puts a fused rollout into the autograd graph of the scalars."""
+    """The rollout as a node of the scalars' autograd graph."""
 
     @staticmethod
-    def forward(ctx: Any, c: Tensor, z0: Tensor, rollout: FusedRollout) -> Tensor:
+    def forward(ctx: Any, c: Tensor, z0: Tensor, rollout: TritonRollout) -> Tensor:
         frames, ctx.tape = rollout.run(z0, c, save=True)
         ctx.rollout = rollout
         ctx.save_for_backward(c)

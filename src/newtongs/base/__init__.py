@@ -1,0 +1,1 @@
+"""Foundations: errors, types, rotations, the 22-number state, files, locks, processes."""

@@ -1,1 +1,0 @@
-"""Every picture of the data sets and of the paper."""

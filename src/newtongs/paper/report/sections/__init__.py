@@ -1,0 +1,1 @@
+"""The sections; :mod:`newtongs.paper.report.registry` has their order."""

@@ -1,0 +1,150 @@
+"""Turn the objects of a layout into bodies: Z_0 with velocities, shape and track."""
+
+from collections.abc import Sequence
+from dataclasses import replace as changed
+
+import numpy as np
+import torch
+
+from ..base import rotations
+from ..base.errors import InputError
+from ..base.state import State, replace
+from ..base.types import Progress, StateTensor
+from ..dynamics.surfaces import Box, Plane
+from ..dynamics.variants import rigid_state
+from ..physics.bodies import Body
+from ..physics.shapes import Shape
+from ..scene.lifting import lift
+from ..scene.similarity import extent, moved
+from ..segment.objects.clusters import without_floaters
+from .pick import Layout, seen_later
+from .spec import RESTITUTION, ObjectSpec, SceneSpec, Vector, three_numbers
+from .track import clearance, named_track, predicted_track
+
+TOSS: tuple[Vector, Vector] = ((1.0, 3.2, 0.0), (0.0, 0.5, -3.0))  # velocity, spin; from a floor
+DROP: tuple[Vector, Vector] = ((0.4, 0.0, 0.0), (0.3, 0.5, -1.5))  # for an object in the air
+AIR = 0.1  # fraction of its height above the floor from which an object is dropped, not tossed
+DEEP = 0.1  # fraction of its size by which an object may start inside a given plane or box
+LIGHTEST = 2e-3  # mass of a loose object; air drag would throw a lighter one about
+
+
+def initial_state(layout: Layout, index: int, one: ObjectSpec | None) -> StateTensor:
+    """``Z_0`` of an object in the physics frame ``(22,)``; at rest if ``one`` is None."""
+    one = one or ObjectSpec(velocity=(0.0, 0.0, 0.0))
+    gaussians = layout.scene.object(index)
+    low, high = extent(gaussians, layout.frame.up)
+    in_the_air = low - layout.frame.floor > AIR * (high - low)
+    velocity, spin = DROP if in_the_air else TOSS
+    if one.velocity is not None or one.spin is not None:
+        velocity = three_numbers("velocity", one.velocity or (0.0, 0.0, 0.0))
+        spin = three_numbers("spin", one.spin or (0.0, 0.0, 0.0))
+    z0 = layout.frame.state_to_physics(lift(gaussians))
+    # The state holds the angular velocity in body axes.
+    w = rotations.rotate(rotations.conjugate(State(z0).q), torch.tensor(spin, dtype=z0.dtype))
+    e = RESTITUTION if one.restitution is None else one.restitution
+    return replace(z0, v=velocity, w=w, m=one.mass, e=e, mu=one.attenuation)
+
+
+def make_bodies(
+    layout: Layout,
+    spec: SceneSpec,
+    shapes: Sequence[Shape | None] = (),
+    progress: Progress | None = None,
+) -> tuple[Body, ...]:
+    """Make bodies of all objects, the pushed ones first; shapes only for contact "world".
+
+    ``shapes`` holds the shape of each object from an earlier call, or None. A push changes no
+    shape.
+    """
+    bodies: list[Body] = []
+    physics, world = spec.physics, spec.physics.contact == "world"
+    for i in layout.indices:
+        known = shapes[i] if i < len(shapes) else None
+        if progress is not None and world and known is None:
+            progress("shapes", i + 1, len(layout.indices))
+        one = spec.objects[i] if i < layout.pushed else None
+        z0 = initial_state(layout, i, one)
+        z0 = rigid_state(z0) if physics.scale == "rigid" else z0
+        shape = (known or shape_of(layout, i, z0)) if world else None
+        if one is None:
+            bodies.append(_loose_body(z0, shape, bodies[0]))
+            continue
+        track = named_track(one.motion, z0, spec.seconds, physics.seed) if one.motion else None
+        if physics.predicted and track is None:
+            track = predicted_track(z0, spec.seconds)
+        bodies.append(Body(z0, shape, friction=one.friction, track=track))
+    return tuple(bodies)
+
+
+def _loose_body(z0: StateTensor, shape: Shape | None, first: Body) -> Body:
+    """Make an object that sleeps until it is hit.
+
+    Restitution and friction are those of the first pushed object. Its mass follows from its volume,
+    at the density the first pushed object would have with mass 1; so a pushed object with a mass
+    above 1 is denser than the loose ones.
+    """
+    assert shape is not None
+    assert first.shape is not None
+    x = State(first.z0)
+    mass = max(shape.volume / first.shape.volume, LIGHTEST)
+    state = replace(z0, m=mass, e=x.e, mu=x.mu)
+    return Body(state, shape, friction=first.friction, asleep=True)
+
+
+def shape_of(layout: Layout, index: int, z0: StateTensor) -> Shape:
+    """Decompose an object into convex pieces, in the physics frame."""
+    gaussians = layout.scene.object(index)
+    if len(gaussians) > 50:
+        kept = without_floaters(gaussians)
+        gaussians = gaussians[kept] if kept.any() else gaussians
+    return Shape.of_gaussians(gaussians, layout.frame, State(z0).p.double().numpy())
+
+
+def refuse_inside(index: int, body: Body, planes: Sequence[Plane], boxes: Sequence[Box]) -> None:
+    """Refuse an object that starts deep inside a plane or a box: the contact would eject it."""
+    if body.shape is None:
+        return
+    p = State(body.z0).p.double().numpy()
+    for plane in planes:
+        inward = -np.array(plane.normal)
+        depth = plane.offset + float(inward @ p) + body.shape.reach(inward)
+        _refuse_deep(index, depth, body.shape.size, "plane", (*plane.normal, plane.offset))
+    for box in boxes:
+        low, high = (p + corner for corner in body.shape.bounds)
+        past = np.minimum(high, box.high) - np.maximum(low, box.low)
+        _refuse_deep(index, float(past.min()), body.shape.size, "box", (*box.low, *box.high))
+
+
+def _refuse_deep(
+    index: int, depth: float, size: float, kind: str, numbers: Sequence[float]
+) -> None:
+    if depth > DEEP * size:
+        values = " ".join(f"{n:.3g}" for n in numbers)
+        raise InputError(
+            f"object {index} starts {depth:.2g} units inside the {kind} {values}; move the {kind}, "
+            "or start the object elsewhere"
+        )
+
+
+def raise_for_motions(layout: Layout, objects: Sequence[ObjectSpec], seed: int) -> Layout:
+    """Raise objects that follow a named motion which begins above the floor to that height.
+
+    If any object is raised, frame 0 differs from the capture and shows the repaired scene.
+    """
+    start, layout = layout, seen_later(layout) if any(o.motion for o in objects) else layout
+    scene, raised = layout.scene, False
+    for i, one in enumerate(objects):
+        if one.motion is None:
+            continue
+        gaussians = scene.object(i)
+        low, _ = extent(gaussians, layout.frame.up)
+        size = State(layout.frame.state_to_physics(lift(gaussians))).s.mean().item()
+        wanted = clearance(one.motion, size, seed)
+        rise = wanted / layout.frame.scale - (low - layout.frame.floor)
+        if rise > 0:
+            rows = scene.ids == i
+            up = moved(scene[rows], shift=(rise * layout.frame.up).float())
+            means = scene.means.clone()
+            means[rows] = up.means
+            scene, raised = scene.replace(means=means), True
+    return changed(layout, scene=scene) if raised else start

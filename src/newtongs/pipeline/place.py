@@ -1,0 +1,141 @@
+"""Place the objects in their scene, on a support, and set the physics frame and its unit.
+
+The physics unit is the metre: gravity is 9.81. A capture has no unit. If none is given, the unit is
+chosen so that the scene's main object, the one that "auto" selects, is about half a metre large. So
+a velocity means the same throw and a position the same point, whichever objects are selected.
+"""
+
+import warnings
+from collections.abc import Sequence
+from dataclasses import replace as changed
+
+import torch
+
+from ..base.errors import InputError, InputWarning, argument
+from ..scene.gaussians import BACKGROUND, GaussianScene, join
+from ..scene.similarity import extent, moved, set_into
+from ..scene.world_frame import WorldFrame
+from ..segment.drop_site import share_inside, support_height
+from ..segment.floor.finding import find_floor
+from .pick import NEW, Layout, lifted_scale, main_object, seen_later
+from .source import on_cpu, open_source
+from .spec import FloorOrigin, Place, SceneSpec
+
+SIZE = 0.27  # lifted scale in physics units: the middle of the model's training range
+ODD = 3.0  # size ratio to the main object beyond which an object's own size sets the unit
+SUNK = 0.25  # fraction of its height an object may reach below an estimated floor, which then sinks
+OUR_SIZE = 0.9  # size of an object placed in a built-in scene, like that scene's own objects
+INSIDE = 0.01  # fraction of an object inside other objects above which a warning is given
+
+
+def set_into_place(layout: Layout, place: Place, meters_per_unit: float | None) -> Layout:
+    """Put the objects, without their surroundings, above the support in another scene."""
+    source = open_source(place.scene, place.axes)
+    background = on_cpu(source.scene)
+    given = None if place.up is None else WorldFrame.of_floor(place.up, place.floor_height or 0.0)
+    if source.ours and given is None:
+        given = WorldFrame.identity()
+    floor = find_floor(background, up=None if given is None else given.up)
+    if given is None and floor.kind == "virtual":
+        raise InputError(
+            "no floor found in the background; give it with "
+            f"{argument('Place(up=..., floor_height=...)')}, or use a built-in scene"
+        )
+    doubt = floor.doubt if given is None else None
+    if doubt is not None:
+        doubt = doubt._replace(
+            text=f"background: {doubt.text}", advice="give --ground UX UY UZ HEIGHT"
+        )
+    frame = given or WorldFrame.of_floor(floor.up, floor.height)
+    main = main_object(background, floor.carrying)
+    reference = None if main is None else lifted_scale(background[main.mask])
+    marked = background.ids != BACKGROUND
+    if marked.any() and not marked.all():
+        background = background[~marked]  # the background's own object is removed
+    layout = seen_later(layout)
+    movable = layout.scene.ids != BACKGROUND
+    objects = layout.scene[movable]
+    size = OUR_SIZE if source.ours and place.up is None else None
+    sized = set_into(
+        objects, layout.frame.up, background, frame, height=place.height, size=size, turn=place.turn
+    )
+    scale = meters_per_unit or unit(lifted_scale(sized.object(0)), reference)
+    placed = _on_support(_shifted(sized, frame, scale, place.at), background, frame, place.lift)
+    plain = background.replace(ids=torch.full_like(background.ids, BACKGROUND))
+    return changed(
+        layout, scene=join(placed, plain), frame=frame, floor=changed(floor, doubt=doubt),
+        rows=torch.cat([layout.rows[movable], torch.full((len(plain),), NEW)]),
+        floor_origin=FloorOrigin.FOUND if given is None else FloorOrigin.KNOWN, moved=True,
+        reference=reference,
+    )  # fmt: skip
+
+
+def _shifted(
+    objects: GaussianScene, frame: WorldFrame, scale: float, at: Sequence[float] | None
+) -> GaussianScene:
+    """Move the centre of the objects to ``at``, physics units along x and z."""
+    if at is None:
+        return objects
+    middle = frame.to_physics(objects.means.double().mean(0))
+    x, z = (float(v) / scale for v in at)
+    offset = torch.tensor([x - float(middle[0]), 0.0, z - float(middle[2])], dtype=torch.float64)
+    return moved(objects, shift=frame.to_scene(offset) - frame.to_scene(torch.zeros(3).double()))
+
+
+def _on_support(
+    objects: GaussianScene, background: GaussianScene, frame: WorldFrame, lift: float
+) -> GaussianScene:
+    """Put the objects above their support; warn if they start inside other objects."""
+    low, high = extent(objects, frame.up)
+    support = support_height(objects, background, frame)
+    rise = support + lift * (high - low) - low
+    placed = moved(objects, shift=(rise * frame.up).float())
+    share = share_inside(placed, background, frame)
+    if share > INSIDE:
+        message = f"{share:.0%} of the object starts inside other objects; move it with "
+        message += f"{argument('at', 'X Z')}, or make it smaller with {argument('height')}"
+        warnings.warn(InputWarning(message), stacklevel=2)
+    return placed
+
+
+def unit(own: float, reference: float | None) -> float:
+    """Physics units per scene unit, from the lifted scales of the first and the main object."""
+    if reference is None or not 1 / ODD <= own / reference <= ODD:
+        reference = own
+    return SIZE / reference
+
+
+def settle(layout: Layout, spec: SceneSpec) -> Layout:
+    """Set the physics frame: the floor as given or found, and the unit.
+
+    A scene unit is ``meters_per_unit`` physics units. By default it is 1 in the paper's mode; else
+    it gives the main object the typical size of the training data.
+    """
+    height = spec.floor_height if spec.place is None else None
+    pushed = (layout.scene.ids != BACKGROUND) & (layout.scene.ids < layout.pushed)
+    low, high = extent(layout.scene[pushed], layout.frame.up)
+    size, found = high - low, layout.frame.floor
+    origin, endless = layout.floor_origin, False
+    if height is not None:
+        floor, origin, endless = height, FloorOrigin.GIVEN, True
+    elif origin is FloorOrigin.KNOWN:
+        floor = found
+    elif layout.floor.kind == "virtual" and layout.alone:
+        floor, origin, endless = low - size, FloorOrigin.BELOW_OBJECT, True
+    else:
+        if layout.floor.kind == "virtual" and not layout.moved:
+            origin, endless = FloorOrigin.ASSUMED, layout.floor.plinth is None
+        else:
+            origin = FloorOrigin.FOUND
+        floor = min(found, low) if low > found - SUNK * size else found
+    if low < floor - SUNK * size and (endless or origin is FloorOrigin.FOUND):
+        raise InputError(
+            f"the object reaches {floor - low:.3g} below the floor at {floor:.3g} (scene units "
+            f"along up {[round(x, 3) for x in layout.frame.up.tolist()]}); "
+            f"give {argument('floor_height')} and {argument('up')}, or select less of it"
+        )
+    scale = spec.meters_per_unit or 1.0
+    if not spec.physics.literal and spec.meters_per_unit is None:
+        scale = unit(lifted_scale(layout.scene.object(0)), layout.reference)
+    frame = WorldFrame.of_floor(layout.frame.up, floor, scale=scale)
+    return changed(layout, frame=frame, floor_origin=origin, endless=endless)

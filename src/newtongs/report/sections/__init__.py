@@ -1,1 +1,0 @@
-"""The sections, one file each; :mod:`newtongs.report.registry` names their order."""

@@ -1,1 +1,0 @@
-"""Files of Gaussians and of cameras, read and written."""

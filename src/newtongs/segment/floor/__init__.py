@@ -1,0 +1,1 @@
+"""The up direction and the floor of a capture."""

@@ -1,0 +1,1 @@
+"""The objects of a capture: clusters, selections, and what a ray hits."""

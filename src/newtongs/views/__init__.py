@@ -1,0 +1,1 @@
+"""Where the camera stands, what it frames, and overview pictures with annotations."""
