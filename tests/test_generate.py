@@ -243,7 +243,7 @@ def test_wrong_options(tmp_path, capsys, cogvideox):
     for change, said in (
         (("--frames", 10), "expected 4 k + 1"),
         (("--size", 30, 16), "multiples of 16"),
-        (("--steps", 0), "one step or more"),
+        (("--steps", 0), "at least one step"),
         (("--motions", "Rotaton"), "did you mean Rotation"),
         (("--lora", "x.safetensors"), "go with --model newtongen"),
         (("--same32", tmp_path), "goes with --model newtongs"),
