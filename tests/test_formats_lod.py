@@ -12,6 +12,7 @@ from test_scene import random_scene
 from newtongs.base.errors import InputError
 from newtongs.cli import main
 from newtongs.formats import load, lod
+from newtongs.formats.files import scene_name
 
 pytest.importorskip("PIL", reason="needs newtongs[formats]")
 
@@ -119,3 +120,13 @@ def test_inspect_lists_the_levels(streamed, capsys):
     main(["inspect", str(path), "--level", "1", "--plain"])
     said = capsys.readouterr().out
     assert "--level 0: 150 Gaussians\n--level 1: 70 Gaussians\n77 Gaussians" in said
+
+
+def test_what_is_made_of_a_folder_is_called_like_it(streamed, monkeypatch):
+    path = written(streamed)
+    assert scene_name(path) == scene_name(path.parent) == path.parent.name
+    assert scene_name("far/garden.v2/meta.json") == "garden.v2"
+    assert scene_name("kitchen.compressed.ply") == scene_name("a/kitchen.sog") == "kitchen"
+    assert scene_name("bowling") == "bowling"
+    monkeypatch.chdir(path.parent)
+    assert scene_name("lod-meta.json") == scene_name(".") == path.parent.name

@@ -337,11 +337,11 @@ class Animate(Picture):
         animation = self.animation()
         self.check_goal(animation)
         report(animation)
+        from ..formats.files import scene_name
         from ..samples import SCENES
 
-        name = Path(self.scene).stem.removesuffix(".compressed")
         source = None if self.scene in SCENES else self.scene  # the json may refer to this file
-        self.write(animation, self.out, name, self.backdrop(), source)
+        self.write(animation, self.out, scene_name(self.scene), self.backdrop(), source)
 
     def shown(self) -> "Scenes":
         """The scenes that a frame is made of."""

@@ -22,6 +22,7 @@ Values are float32. Gaussians with NaN or infinite values are dropped with one w
 logits (opacity 0 or 1) and a log scale of minus infinity (flat) are made finite.
 """
 
+import os
 from collections.abc import Callable
 from pathlib import Path
 from typing import NamedTuple
@@ -109,6 +110,17 @@ def axes_of(path: Path | str) -> str:
     path = existing_file(sog.entry(path), "a file of Gaussians")
     kind = _kind(path)
     return TURNED[kind].axes(path) if kind in TURNED else OURS
+
+
+def scene_name(path: Path | str) -> str:
+    """What files made of a scene are called: its name without ending, or its folder's.
+
+    The files of a SOG folder are all called alike, so the folder names it.
+    """
+    found = sog.entry(path)
+    if found.name.lower() in (sog.META, sog.STREAMED):
+        return Path(os.path.abspath(found)).parent.name or "scene"
+    return found.stem.removesuffix(".compressed") or "scene"
 
 
 def _read(

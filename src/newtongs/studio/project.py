@@ -11,10 +11,11 @@ from .. import exports
 from ..base.errors import InputError
 from ..base.files import existing_file, foreign, write_atomically
 from ..base.types import Progress
+from ..formats.files import scene_name
 from ..samples import SCENES, named_scene
 from ..scene.animation import Animation
 from ..scene.cameras import Camera
-from .recipe import Recipe, stem
+from .recipe import Recipe
 
 PROJECT = "studio"  # key of the recipe in the json of an animation
 WHITE = (1.0, 1.0, 1.0)
@@ -41,7 +42,7 @@ def export(
 ) -> dict[str, Path]:
     """Write files, as :func:`newtongs.exports.export` does."""
     return exports.export(
-        animation, folder, formats, camera=camera, name=stem(recipe.scene),
+        animation, folder, formats, camera=camera, name=scene_name(recipe.scene),
         background=sky(recipe), source=source(recipe), progress=progress,
     )  # fmt: skip
 

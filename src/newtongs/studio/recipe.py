@@ -5,7 +5,6 @@ import re
 import shlex
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field, fields
-from pathlib import Path
 from typing import Any, Literal
 
 from ..base.errors import InputError, unknown_name
@@ -178,11 +177,6 @@ def _number(x: float) -> str:
 def _vector(x: Sequence[float]) -> tuple[float, float, float]:
     a, b, c = (float(v) for v in x)
     return a, b, c
-
-
-def stem(scene: str) -> str:
-    """Name of the written files, without extension."""
-    return Path(scene).stem.removesuffix(".compressed") or "scene"
 
 
 # --- selectors ------------------------------------------------------------------------------------
