@@ -208,3 +208,35 @@ def test_a_file_that_is_another_format_inside(tmp_path):
     np.save(tmp_path / "a.npy", np.zeros((0, 10**6, 14), np.float32))
     with pytest.raises(InputError):
         load(tmp_path / "a.npy")
+
+
+POINTER = f"version https://git-lfs.github.com/spec/v1\noid sha256:{'0' * 64}\nsize 12345\n"
+
+
+@pytest.mark.parametrize("name", ["a.ply", "a.splat", "a.spz", "a.sog", "a.glb", "meta.json"])
+def test_a_git_lfs_pointer_in_place_of_a_scene(tmp_path, capsys, name):
+    path = tmp_path / name
+    path.write_text(POINTER)
+    said = refused(capsys, "animate", path, "--out", tmp_path / "o")
+    assert f"{path}: expected Gaussians, got a Git LFS pointer" in said
+    assert "git lfs pull" in said
+
+
+@pytest.mark.parametrize(
+    "address", ["https://host/a.ply", "http://host/scene", "s3://bucket/a/b.splat"]
+)
+@pytest.mark.parametrize("command", ["animate", "inspect", "convert", "studio"])
+def test_an_address_in_place_of_a_scene(tmp_path, capsys, command, address):
+    said = refused(capsys, command, address, *[tmp_path / "o.ply"] * (command == "convert"))
+    kind = "a file of Gaussians on this machine"
+    assert f"expected {kind}, got the address {address}; download it first" in said
+    with pytest.raises(InputError, match="download it first"):
+        load(address)
+
+
+@pytest.mark.parametrize("name", ["a.ply", "meta.json", "bowling"])
+def test_replay_of_a_scene_names_animate(tmp_path, capsys, name):
+    said = refused(capsys, "replay", name, "--out", tmp_path)
+    assert "replay reads the .json of an animation" in said
+    assert f"newtongs animate {name}" in said
+    assert not os.listdir(tmp_path)

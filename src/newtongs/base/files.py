@@ -48,6 +48,7 @@ TENSORS = re.compile(
     rb"torch [A-Z]\w*Storage|torch._utils _rebuild_(tensor_v2|parameter)|collections OrderedDict"
 )
 MOST_ARRAYS = 100_000
+ADDRESS = re.compile(r"([a-zA-Z][\w+.-]+):/+")  # of the web; the drive C:/ has one letter
 
 
 # --- progress -------------------------------------------------------------------------------------
@@ -73,8 +74,18 @@ def require_ending(path: Path) -> str:
     return max(found, key=len)
 
 
+def is_address(path: Path | str) -> bool:
+    """Whether a path is in fact the address of something on the web."""
+    return ADDRESS.match(str(path)) is not None and not os.path.exists(path)
+
+
 def existing_file(path: Path | str, wanted: str = "a file") -> Path:
     """The path, if it is a readable file; ``wanted`` says what to give instead."""
+    if is_address(path):
+        address = ADDRESS.sub(r"\1://", str(path), count=1)  # a Path has merged the slashes
+        raise InputError(
+            f"expected {wanted} on this machine, got the address {address}; download it first"
+        )
     path = Path(path)
     try:
         if path.is_dir():

@@ -1,5 +1,6 @@
 """``newtongs animate`` and ``newtongs replay``: from a splat file to a moving splat."""
 
+import shlex
 import warnings
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, fields, replace
@@ -529,9 +530,16 @@ class Replay(Picture):
 
     def run(self) -> None:
         """Load and export."""
+        if not self.file.name:
+            raise InputError("no file given; name a .json written by newtongs animate")
+        self.check_output(self.out)
+        if self.file.suffix.lower() != ".json" or self.file.name.lower().endswith("meta.json"):
+            raise InputError(
+                f"replay reads the .json of an animation, got {self.file}; if it is a scene, "
+                f"animate it first: newtongs animate {shlex.quote(str(self.file))}"
+            )
         if not self.file.is_file():
             raise InputError(f"no file {self.file}; name a .json written by newtongs animate")
-        self.check_output(self.out)
         from ..exports.replay import load_animation
 
         animation = load_animation(self.file)

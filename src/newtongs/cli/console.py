@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ..base.errors import InputError, Interrupted
-from ..base.files import existing_file, write_atomically
+from ..base.files import existing_file, is_address, write_atomically
 from ..base.process import INTERRUPTED
 
 if TYPE_CHECKING:
@@ -61,7 +61,7 @@ def check_scene(name: str | None) -> None:
 
     Names without a suffix mean built-in scenes.
     """
-    if name and Path(name).suffix and not Path(name).is_dir():
+    if name and (is_address(name) or (Path(name).suffix and not Path(name).is_dir())):
         existing_file(name, "a file of Gaussians")
 
 

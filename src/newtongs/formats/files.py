@@ -57,6 +57,8 @@ READABLE = (
     ".safetensors",
 )
 
+LFS = b"version https://git-lfs.github.com/spec/v1"  # first line of a pointer
+
 
 class _Turned(NamedTuple):
     """A format with its own axes."""
@@ -166,10 +168,15 @@ def _write_compressed_glb(scene: GaussianScene, path: Path, tell: Progress) -> N
 def _kind(path: Path) -> str:
     """Format of a file by its first bytes, or by its ending if they are inconclusive."""
     with path.open("rb") as f:
-        head = f.read(16)
+        head = f.read(len(LFS))
     ending = path.suffix.lower()
     if not head:
         raise InputError(f"{path} is empty")
+    if head == LFS:
+        raise InputError(
+            f"{path}: expected Gaussians, got a Git LFS pointer, which stands for a file that was "
+            "not downloaded; fetch it with: git lfs pull"
+        )
     if is_ply(head):
         return "ply"
     if ending in (".splat", ksplat.ENDING):  # begin with arbitrary numbers
