@@ -355,6 +355,17 @@ def test_what_starts_asleep_stays_until_it_is_hit():
     assert not torch.equal(simulation.run([1.2])[0, 1], start)
 
 
+@pytest.mark.filterwarnings("error")  # MuJoCo has a sentence about it, which means nothing to users
+def test_what_should_sleep_but_touches_what_moves_starts_awake():
+    row = [body(SHAPES["box"], p=(0.49 * k, 0.2, 0), asleep=k > 0) for k in range(3)]
+    away = body(SHAPES["box"], p=(4.0, 0.7, 0), asleep=True)
+    simulation = Simulation([*row, away])
+    assert simulation.asleep.tolist() == [False, False, False, True]
+    start = State(simulation.states).p
+    z = simulation.run([1.0])[0]
+    assert (State(z).p - start).abs().amax() < 0.02  # pushed apart by what they overlapped
+
+
 def test_what_is_hit_in_its_sleep_moves_on():
     """Momentum that a sleeping stack of boxes is given is not lost."""
     heavy = body(Shape.ball(0.3), p=(-1.0, 0.3, 0), m=3.0, e=0.4, friction=0.0)

@@ -102,7 +102,8 @@ class Body:
     Default: 0.01 for a ball, which would never stop without it; a tenth of that for shapes with
     corners, which would not tip over with more."""
     asleep: bool = False
-    """Whether it stays at rest until something touches it."""
+    """Whether it stays at rest until something touches it. If a body that is awake touches it at
+    the start, it starts awake."""
     track: Track | None = None
     """A prescribed motion: the object pushes others and is pushed by nothing."""
 

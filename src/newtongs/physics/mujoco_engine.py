@@ -8,6 +8,7 @@ torque, updated every 1/48 s. Sizes do not change.
 
 import copy
 import math
+import warnings
 from collections.abc import Callable, Collection, Sequence
 from typing import Any, TypeGuard
 
@@ -346,11 +347,22 @@ def _compile(
     _add_surroundings(spec, surroundings, slots)
     for i, body in enumerate(objects):
         _add_body(spec, i, body)
-    model = spec.compile()
+    model = _compiled(spec)
     entangled = _entangled(model, [i for i, body in enumerate(objects) if body.asleep])
     for a, b in entangled:
         spec.add_exclude(bodyname1=f"object {a}", bodyname2=f"object {b}")
-    return spec.compile() if entangled else model
+    return _compiled(spec) if entangled else model
+
+
+def _compiled(spec: mujoco.MjSpec) -> mujoco.MjModel:
+    """Compile a spec.
+
+    A body that should sleep but touches one that is awake starts awake, which is as it should be:
+    MuJoCo's warning about it is dropped.
+    """
+    with warnings.catch_warnings():
+        warnings.filterwarnings("ignore", r"\d+ trees were marked as sleep")
+        return spec.compile()
 
 
 def _entangled(model: mujoco.MjModel, asleep: Collection[int]) -> set[tuple[int, int]]:
