@@ -554,7 +554,7 @@ def test_nothing_to_aim_at_is_a_line_and_no_crash(tmp_path):
     """
     spec, home = spec_of(tmp_path, text)
     (scene,) = find_scenes(spec, home)
-    assert "no other object is there to aim at" in pools.prepared_or_why(spec, scene)
+    assert "there is no loose object to aim at" in pools.prepared_or_why(spec, scene)
 
 
 def test_what_takes_a_few_pixels_is_hardly_seen():

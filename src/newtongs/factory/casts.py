@@ -1,4 +1,7 @@
-"""A scene prepared once for all its films: objects taken out, their shapes, what is solid."""
+"""Prepare a scene once for all its films: which objects move together, and their shapes.
+
+Films of the same cast differ only in pushes, materials, motions and cameras.
+"""
 
 import hashlib
 from collections.abc import Mapping, Sequence
@@ -23,8 +26,8 @@ from ..segment.objects.selection import select
 from .scenes import SceneSource
 from .spec import MOST_OBJECTS, Kind, Spec
 
-STANDING = ObjectSpec(velocity=(0.0, 0.0, 0.0))
-MOST_CANDIDATES = 12  # objects of a capture that may be pushed
+RESTING = ObjectSpec(velocity=(0.0, 0.0, 0.0))
+MOST_CANDIDATES = 12  # clusters of a capture that are considered, best first
 PHYSICS: dict[Kind, Physics] = {
     "world": Physics(),
     "learned": Physics("learned"),
@@ -36,56 +39,59 @@ PHYSICS: dict[Kind, Physics] = {
 
 @dataclass(frozen=True, eq=False)
 class Cast:
-    """Objects of one scene that move together, for one way of moving."""
+    """Some objects of a scene, prepared for one kind of dynamics."""
 
     setup: Setup
-    """All of them at rest."""
+    """The scene with these objects at rest."""
     selects: tuple[str, ...]
-    """How each object was selected, the pushed ones first."""
+    """Selectors of the objects: the pushed ones first, then the loose ones."""
 
 
 @dataclass(frozen=True, eq=False)
 class Prepared:
-    """All that the films of a scene share."""
+    """Everything that the films of a scene share."""
 
     source: SceneSource
     casts: dict[Kind, tuple[Cast, ...]]
-    """For each kind of dynamics; equally many, of the same objects."""
+    """Casts by kind of dynamics. All kinds push the same objects, in the same order."""
     provenance: dict[str, str]
+    """Where the scene comes from, and which of its objects cannot be used."""
 
 
 @one_thread()
 def prepare(spec: Spec, source: SceneSource) -> Prepared:
     """Read a scene and prepare its casts."""
-    place = open_source(source.source)
-    place = place._replace(scene=on_cpu(place.scene))
+    opened = open_source(source.source)
+    opened = opened._replace(scene=on_cpu(opened.scene))
     if not spec.gloss:
-        place = place._replace(scene=without_gloss(place.scene))
-    floor = floor_of(place)
-    masks, left_out = candidates(spec, place, floor)
-    casts = _casts(spec, place, floor, masks, source.id, left_out)
-    said = {"left_out": source.without_folder("; ".join(left_out))} if left_out else {}
-    return Prepared(source, casts, source.provenance() | said)
+        opened = opened._replace(scene=without_gloss(opened.scene))
+    floor = floor_of(opened)
+    masks, left_out = candidates(spec, opened, floor)
+    casts = _casts(spec, opened, floor, masks, source.id, left_out)
+    notes = {"left_out": source.without_folder("; ".join(left_out))} if left_out else {}
+    return Prepared(source, casts, source.provenance() | notes)
 
 
 def without_gloss(scene: GaussianScene) -> GaussianScene:
-    """The same in colours that do not hang on the side: spherical harmonics of degree 0."""
+    """Remove view-dependent colour: only spherical harmonics of degree 0 are kept."""
     return scene.replace(sh=scene.sh[:, :1].contiguous())
 
 
-def candidates(spec: Spec, place: Source, floor: FloorPlane) -> tuple[dict[str, Tensor], list[str]]:
-    """Selections of the objects that may move, with their Gaussians ``(N,)``, and why others not.
+def candidates(
+    spec: Spec, source: Source, floor: FloorPlane
+) -> tuple[dict[str, Tensor], list[str]]:
+    """Find the objects that may move: a mask ``(N,)`` per selector, and why others are left out.
 
-    Of what was found some is no object, or the same as another. What was named must be one; it may
-    name a thing twice, as long as both are not in one cast.
+    If the spec names no objects, one that cannot be selected or overlaps with another is left out.
+    Named objects must all be selectable. They may overlap, but not within one cast.
     """
     found = spec.objects.select == "found"
     masks: dict[str, Tensor] = {}
     left_out: list[str] = []
-    for name in _names(spec, place, floor):
+    for name in _names(spec, source, floor):
         try:
-            mask = select(place.scene, name, floor=floor.carrying).mask
-            same = [other for other, its in masks.items() if found and overlap(mask, its)]
+            mask = select(source.scene, name, floor=floor.carrying).mask
+            same = [other for other, theirs in masks.items() if found and overlap(mask, theirs)]
             if same:
                 raise InputError(f"it overlaps with {same[0]}")
             masks[name] = mask
@@ -98,36 +104,39 @@ def candidates(spec: Spec, place: Source, floor: FloorPlane) -> tuple[dict[str, 
     return masks, left_out
 
 
-def _names(spec: Spec, place: Source, floor: FloorPlane) -> list[str]:
-    """Selections of all that the spec asks for."""
+def _names(spec: Spec, source: Source, floor: FloorPlane) -> list[str]:
+    """Selectors of the objects that the spec asks for."""
     asked = spec.objects.select
     if asked == "all":
         return ["all"]
     if asked != "found":
         return list(asked)
-    marks = [i for i in place.scene.object_ids if i != BACKGROUND]
-    if marks:
-        return [f"id:{i}" for i in marks]
+    marked = [i for i in source.scene.object_ids if i != BACKGROUND]
+    if marked:
+        return [f"id:{i}" for i in marked]
     if floor.kind == "virtual":
         return ["auto"]
-    found = cluster(place.scene, floor.carrying)
+    found = cluster(source.scene, floor.carrying)
     if not found:
-        raise InputError("no object was found in it")
+        raise InputError("no object was found in the scene")
     return [f"cluster:{c.id}" for c in found[:MOST_CANDIDATES]]
 
 
 def _casts(
-    spec: Spec, place: Source, floor: FloorPlane, masks: Mapping[str, Tensor], scene: str,
+    spec: Spec, source: Source, floor: FloorPlane, masks: Mapping[str, Tensor], scene: str,
     left_out: list[str],
 ) -> dict[Kind, tuple[Cast, ...]]:  # fmt: skip
-    """First choices that can be prepared, up to the number asked for; others go to ``left_out``."""
+    """Prepare one choice of objects after another, until there are as many casts as asked for.
+
+    Choices that cannot be prepared are added to ``left_out``.
+    """
     made: dict[Any, Cast] = {}
     usable: list[list[Cast]] = []
     kinds = spec.dynamics.kinds
     for pushed in _choices(spec, [*masks], scene):
         try:
             usable.append(
-                [_cached(made, place, floor, spec, kind, pushed, masks) for kind in kinds]
+                [_cached(made, source, floor, spec, kind, pushed, masks) for kind in kinds]
             )
         except InputError as error:
             left_out.append(f"{', '.join(pushed)}: {error}")
@@ -141,10 +150,10 @@ def _casts(
 
 
 def _choices(spec: Spec, names: Sequence[str], scene: str) -> list[tuple[str, ...]]:
-    """Which objects are pushed together, in the order in which they are tried: each leads once."""
+    """Choices of objects to push together, in random order; each object comes first in one."""
     pushed = spec.objects.pushed
     if len(names) < pushed:
-        raise InputError(f"{pushed} objects are to be pushed, and it has {len(names)}")
+        raise InputError(f"expected at least {pushed} objects to push, found {len(names)}")
     entropy = hashlib.sha256(f"{spec.seed}:{scene}".encode()).digest()[:8]
     rng = np.random.default_rng(int.from_bytes(entropy, "little"))
     out: list[tuple[str, ...]] = []
@@ -155,16 +164,19 @@ def _choices(spec: Spec, names: Sequence[str], scene: str) -> list[tuple[str, ..
 
 
 def _cached(
-    made: dict[Any, Cast], place: Source, floor: FloorPlane, spec: Spec, kind: Kind,
+    made: dict[Any, Cast], source: Source, floor: FloorPlane, spec: Spec, kind: Kind,
     pushed: tuple[str, ...], masks: Mapping[str, Tensor],
 ) -> Cast:  # fmt: skip
-    """Kinds that differ in their forces alone share one cast."""
+    """The cast of these objects for a kind of dynamics.
+
+    Kinds that need the same bodies and surroundings share a cast: they differ only in their forces.
+    """
     loose = spec.objects.loose if kind in ("world", "learned", "motions") else 0
     contact = "paper" if kind in ("analytic", "paper") or (kind == "motions" and not loose) else ""
     key = pushed, kind == "paper", contact or "world", loose
     if key not in made:
         physics = changed(PHYSICS[kind], contact="paper") if contact else PHYSICS[kind]
-        made[key] = make_cast(place, floor, physics, pushed, spec, loose, masks)
+        made[key] = make_cast(source, floor, physics, pushed, spec, loose, masks)
     return made[key]
 
 
@@ -172,22 +184,22 @@ def make_cast(
     source: Source, floor: FloorPlane, physics: Physics, pushed: Sequence[str], spec: Spec,
     loose: int | str, masks: Mapping[str, Tensor],
 ) -> Cast:  # fmt: skip
-    """Some pushed objects and the loose ones around them, all at rest."""
+    """Prepare the pushed objects and the loose ones nearest to the first of them, all at rest."""
     most = MOST_OBJECTS - len(pushed) if loose == "all" else int(loose)
     others = [name for name in masks if name not in pushed]
-    waiting = by_distance(source, pushed[0], others, masks)[:most]
-    if spec.pushes.aim == "loose" and not waiting:
-        raise InputError("no other object is there to aim at")
+    nearest = by_distance(source, pushed[0], others, masks)[:most]
+    if spec.pushes.aim == "loose" and not nearest:
+        raise InputError("there is no loose object to aim at")
     asked = SceneSpec(
-        tuple(changed(STANDING, select=word) for word in pushed), physics, spec.seconds,
-        loose=tuple(waiting), complete=not physics.literal,
+        tuple(changed(RESTING, select=name) for name in pushed), physics, spec.seconds,
+        loose=tuple(nearest), complete=not physics.literal,
     )  # fmt: skip
-    return Cast(prepare_scene(source, asked, floor=floor), (*pushed, *waiting))
+    return Cast(prepare_scene(source, asked, floor=floor), (*pushed, *nearest))
 
 
 def by_distance(
-    place: Source, first: str, others: Sequence[str], masks: Mapping[str, Tensor]
+    source: Source, first: str, others: Sequence[str], masks: Mapping[str, Tensor]
 ) -> list[str]:
-    """Other objects, the nearest to the first one first."""
-    middles = {n: place.scene.means[masks[n]].double().mean(0) for n in (first, *others)}
+    """Sort the other objects by distance from the first one."""
+    middles = {n: source.scene.means[masks[n]].double().mean(0) for n in (first, *others)}
     return sorted(others, key=lambda name: float((middles[name] - middles[first]).norm()))

@@ -46,7 +46,7 @@ class ViewDraw:
 
 
 @dataclass(frozen=True)
-class Draw:
+class FilmDraw:
     """All random choices of a film."""
 
     number: int
@@ -65,7 +65,7 @@ class Draw:
         return casts[int(self.cast * len(casts))]
 
 
-def draw(spec: Spec, scenes: Sequence[SceneSource], number: int, attempt: int) -> Draw:
+def draw(spec: Spec, scenes: Sequence[SceneSource], number: int, attempt: int) -> FilmDraw:
     """Film ``number`` of a split with these scenes; each attempt draws everything again."""
     rng = np.random.default_rng(np.random.SeedSequence((spec.seed, number, attempt)))
     scene = scenes[int(rng.integers(len(scenes)))].id
@@ -75,7 +75,7 @@ def draw(spec: Spec, scenes: Sequence[SceneSource], number: int, attempt: int) -
     motion, seed = names[int(rng.integers(len(names)))], int(rng.integers(2**31))
     pushes = tuple(_push(spec, rng) for _ in range(spec.objects.pushed))
     views = tuple(_view(spec, rng) for _ in range(spec.cameras.count))
-    return Draw(
+    return FilmDraw(
         number, attempt, scene, cast, kind, motion if kind == "motions" else None, seed, pushes,
         views,
     )  # fmt: skip
@@ -100,7 +100,7 @@ def _view(spec: Spec, rng: np.random.Generator) -> ViewDraw:
 # --- from numbers to pushes -----------------------------------------------------------------------
 
 
-def pushes_of(drawn: Draw, cast: Cast, spec: Spec) -> list[ObjectSpec]:
+def pushes_of(drawn: FilmDraw, cast: Cast, spec: Spec) -> list[ObjectSpec]:
     """The push of each pushed object."""
     out = []
     for index, one in enumerate(drawn.pushes):

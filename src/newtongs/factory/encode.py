@@ -14,8 +14,7 @@ from ..base.types import Array
 from ..render.video import MP4_COLOR, QUALITY, film_library
 from .spec import Rgb
 
-# One thread, and no note of the encoder's build: the result would depend on the number of threads,
-# and the encoder's version would differ between machines.
+# The bytes would depend on the number of threads, and on the encoder's version if it were noted.
 SAME_BYTES = [
     "-threads", "1", "-preset", "faster", "-fflags", "+bitexact", "-flags:v", "+bitexact",
     "-map_metadata", "-1",

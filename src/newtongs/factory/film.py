@@ -1,4 +1,4 @@
-"""One film as physics: from what was drawn to states, contacts and an animation."""
+"""Simulate one film: from its random choices to states, contacts and an animation."""
 
 from dataclasses import dataclass
 from dataclasses import replace as changed
@@ -14,19 +14,20 @@ from ..pipeline.spec import ObjectSpec, Physics
 from ..scene.animation import Animation
 from .casts import PHYSICS, Cast
 from .contacts import floor_contacts, joined, motion_contacts
-from .draws import Draw, pushes_of, times_of
+from .draws import FilmDraw, pushes_of, times_of
 from .spec import Spec
 
-FARTHEST = 1e3  # physics units: what is farther off has left every scene
+FARTHEST = 1e3  # physics units: an object farther from the origin has left the scene
 
 
 @dataclass(frozen=True, eq=False)
 class Film:
-    """What happens, before it is looked at."""
+    """A simulated film, not yet rendered."""
 
-    draw: Draw
+    draw: FilmDraw
     cast: Cast
     pushes: tuple[ObjectSpec, ...]
+    """Pushes and materials of the pushed objects."""
     states: StateTensor
     """``(T, K, 22)`` in the physics frame, float64."""
     contacts: Contacts
@@ -34,25 +35,25 @@ class Film:
 
     @property
     def top_speed(self) -> float:
-        """Fastest that any object is, metres a second."""
+        """The highest speed of any object, metres per second."""
         return float(State(self.states).v.norm(dim=-1).max())
 
 
-def make_film(cast: Cast, drawn: Draw, spec: Spec) -> Film:
-    """Simulate; raises :class:`InputError` where that is refused."""
+def make_film(cast: Cast, drawn: FilmDraw, spec: Spec) -> Film:
+    """Simulate a film; raises :class:`InputError` if its push cannot be simulated."""
     physics = physics_of(cast, drawn)
     setup = cast.setup.with_objects(pushes_of(drawn, cast, spec), physics=physics)
     times = times_of(spec)
     states, contacts = simulate(setup, drawn, spec)
     if not torch.isfinite(states).all() or State(states).p.abs().max() > FARTHEST:
-        raise InputError("an object left all bounds")
+        raise InputError("an object flew out of the scene")
     about = changed(setup.about(), seconds=spec.seconds, fps=spec.fps)
     animation = setup.animation(times, states, about=about)
     return Film(drawn, cast, setup.spec.objects, states, contacts, animation)
 
 
-def physics_of(cast: Cast, drawn: Draw) -> Physics:
-    """The laws of a film's kind; the seed of a named motion decides how it goes."""
+def physics_of(cast: Cast, drawn: FilmDraw) -> Physics:
+    """The physics of the film's kind of dynamics; a named motion also gets its own seed."""
     physics = PHYSICS[drawn.kind]
     if drawn.kind != "motions":
         return physics
@@ -60,8 +61,11 @@ def physics_of(cast: Cast, drawn: Draw) -> Physics:
     return changed(physics, seed=drawn.motion_seed, contact="world" if world else "paper")
 
 
-def simulate(setup: Setup, drawn: Draw, spec: Spec) -> tuple[StateTensor, Contacts]:
-    """States ``(T, K, 22)`` in the physics frame and who touched whom."""
+def simulate(setup: Setup, drawn: FilmDraw, spec: Spec) -> tuple[StateTensor, Contacts]:
+    """States ``(T, K, 22)`` in the physics frame, and the contacts.
+
+    MuJoCo records its own contacts. Those of the paper's floor and of named motions are derived.
+    """
     times, physics, bodies = times_of(spec), setup.spec.physics, setup.bodies
     world = physics.contact == "world"
     simulation = setup.simulation(record=world)
@@ -71,10 +75,10 @@ def simulate(setup: Setup, drawn: Draw, spec: Spec) -> tuple[StateTensor, Contac
         surfaces = setup.fixed.surroundings.surfaces
         found = floor_contacts(physics.model, bodies, surfaces, times)
     if drawn.motion is not None:
-        led = [
+        followed = [
             motion_contacts(drawn.motion, body, i, physics.seed, spec.seconds, spec.fps)
             for i, body in enumerate(bodies)
             if body.track is not None
         ]
-        found = joined(found, *led)
+        found = joined(found, *followed)
     return states.double(), found

@@ -27,14 +27,14 @@ from ..scene.frames import AnimatedScene
 from ..scene.gaussians import GaussianScene
 from .spec import Renderer
 
-Drawn: TypeAlias = Callable[..., Iterator[tuple[Rendering, Labels]]]
+DrawAndLabel: TypeAlias = Callable[..., Iterator[tuple[Rendering, Labels]]]
 """Called like :func:`ewa.labelled`."""
 
-# Of a GPU, for a task on a cluster: eight share one, since a worker spends most of its time on the
-# CPU, where it simulates, labels and encodes.
+# Fraction of a GPU per task on a cluster. Eight tasks share one: a worker spends most of its time
+# on the CPU, where it simulates, labels and encodes.
 GPU_SHARE = 1 / 8
 # One pass for both pictures and labels.
-ON_CPU: dict[Renderer, Drawn] = {"ewa": ewa.labelled, "steady": steady.labelled}
+ON_CPU: dict[Renderer, DrawAndLabel] = {"ewa": ewa.labelled, "steady": steady.labelled}
 
 
 def gpu_share(renderer: Renderer) -> float:
@@ -42,7 +42,7 @@ def gpu_share(renderer: Renderer) -> float:
     return GPU_SHARE if renderer == "gsplat" else 0.0
 
 
-def pictures_by(renderer: Renderer) -> Drawn:
+def pictures_by(renderer: Renderer) -> DrawAndLabel:
     """The function that draws and labels; raises an error if it cannot draw in this process."""
     if renderer in ON_CPU:
         return ON_CPU[renderer]
@@ -58,7 +58,7 @@ def drawn_apart(
     slots: Any,
     objects: int,
 ) -> Iterator[tuple[Rendering, Labels]]:
-    """Pictures as by ``newtongs animate --renderer``, and labels by ``ewa``.
+    """Draw pictures as ``newtongs animate --renderer`` does, and labels by ``ewa``.
 
     While the GPU draws a picture, its labels are made on the CPU.
     """
@@ -88,9 +88,9 @@ def require_here(renderer: Renderer) -> None:
 def try_out(renderer: Renderer) -> dict[str, str]:
     """Draw one Gaussian, so that a renderer that cannot draw is reported before the first film.
 
-    Returns what drew it, for the log. gsplat compiles itself at its first call; the processes of a
-    machine take turns, since two at once would write the same files. Those that wait do so without
-    a warning: once it is compiled, each takes a second.
+    Returns the renderer, its version and the card, for the log. gsplat compiles itself at its first
+    call. The processes of a machine take turns, since two at once would write the same files. They
+    wait without a warning: once gsplat is compiled, each takes a second.
     """
     require_here(renderer)
     if renderer in ON_CPU:

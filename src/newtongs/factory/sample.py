@@ -23,14 +23,14 @@ from ..views.viewpoints import frames_seen
 from . import encode
 from .caption import caption, thing
 from .casts import Prepared
-from .draws import Draw, ViewDraw, draw
+from .draws import FilmDraw, ViewDraw, draw
 from .film import Film, make_film
 from .labels import ViewLabels, each, label_view
 from .renderers import pictures_by
 from .scenes import SceneSource
 from .spec import Spec
 
-THUMB = 64  # pixels a side
+THUMB = 64  # pixels per side
 HARDLY_SEEN, IN_SOMETHING = "hardly seen", "camera in something"  # why a view is refused
 SMALLEST = 5e-4  # of the picture, 33 pixels of 256 x 256: an object below this is hardly seen
 MAKE: dict[str, Any] = {"still": default_camera, "orbit": orbit_path, "follow": follow_path}
@@ -155,7 +155,12 @@ def make_sample(
 
 
 def _attempt(
-    spec: Spec, drawn: Draw, load: Load, clock: Clock, failures: list[dict[str, Any]], keep: bool
+    spec: Spec,
+    drawn: FilmDraw,
+    load: Load,
+    clock: Clock,
+    failures: list[dict[str, Any]],
+    keep: bool,
 ) -> Sample:
     prepared = load(drawn.scene)
     clock.lap("load")
@@ -178,7 +183,7 @@ def _attempt(
     return Sample(key_of(drawn.number), files, row, _thumb(labels[0]), shown)
 
 
-def _simulated(spec: Spec, drawn: Draw, prepared: Prepared) -> Film:
+def _simulated(spec: Spec, drawn: FilmDraw, prepared: Prepared) -> Film:
     try:
         return make_film(drawn.cast_of(prepared.casts[drawn.kind]), drawn, spec)
     except (InputError, mujoco.FatalError, ValueError, np.linalg.LinAlgError) as error:

@@ -1,4 +1,4 @@
-"""A prepared scene as JSON and raw arrays, which several processes read without a copy each.
+"""A prepared scene as JSON and raw arrays, which several processes share without copying.
 
 The arrays are mapped from a file, and only pages that someone writes to are copied. Nothing is
 pickled: the JSON may name classes of this package and nothing else, and rebuilding an object calls
@@ -19,7 +19,7 @@ import torch
 from .casts import Prepared
 
 PACKAGE = __name__.partition(".")[0]
-ALIGNED = 64  # bytes: vector instructions may round differently on arrays that lie otherwise
+ALIGNED = 64  # bytes: vector instructions may round differently at other alignments
 PLAIN = (str, int, float, bool, type(None))
 
 
@@ -31,7 +31,7 @@ class Packed(NamedTuple):
 
 
 class _Packer:
-    """Objects as numbered nodes, each after the ones that it refers to, written ``[number]``.
+    """Turns objects into numbered nodes; a node refers to earlier ones as ``[number]``.
 
     What is shared stays shared: an object is one node, however many others refer to it.
     """
@@ -40,7 +40,7 @@ class _Packer:
         self.nodes: list[Any] = []
         self.arrays: list[np.ndarray] = []
         self.numbers: dict[int, int] = {}
-        self.kept: list[Any] = []  # so that no id is given twice
+        self.kept: list[Any] = []  # keeps objects alive, so that their ids stay unique
 
     def __call__(self, x: Any) -> Any:
         if type(x) in PLAIN:
@@ -70,7 +70,7 @@ class _Packer:
             return ["named tuple", _name(x), [self(value) for value in x]]
         if type(x) in (tuple, list):
             return [type(x).__name__, [self(value) for value in x]]
-        _class(_name(x))  # or it is refused
+        _class(_name(x))  # raises an error for a class that cannot be shared
         names = [f.name for f in fields(x)] if is_dataclass(x) else [*vars(x)]
         return ["object", _name(x), {name: self(getattr(x, name)) for name in names}]
 
@@ -94,7 +94,7 @@ def pack(prepared: Prepared | str) -> Packed:
 
 
 def unpack(text: str, arrays: Sequence[np.ndarray]) -> Prepared | str:
-    """The object again, on the memory of ``arrays``."""
+    """Rebuild the object; its arrays use the memory of ``arrays``."""
     content, made = json.loads(text), list[Any]()
 
     def found(x: Any) -> Any:
@@ -117,9 +117,7 @@ def unpack(text: str, arrays: Sequence[np.ndarray]) -> Prepared | str:
             case "named tuple":
                 made.append(_class(words[0])._make([found(x) for x in words[1]]))
             case _:
-                x = object.__new__(
-                    _class(words[0])
-                )  # not its constructor, which checks and derives
+                x = object.__new__(_class(words[0]))  # without running its constructor
                 for name, value in words[1].items():
                     object.__setattr__(x, name, found(value))
                 made.append(x)
@@ -138,7 +136,7 @@ def _class(name: list[str]) -> Any:
 
 
 def save(path: Path, packed: Packed) -> None:
-    """Into two files: the description in ``path``, the arrays beside it."""
+    """Write two files: the description in ``path``, the arrays beside it."""
     places = []
     with path.with_suffix(".bin").open("wb") as f:
         for x in packed.arrays:
@@ -150,7 +148,7 @@ def save(path: Path, packed: Packed) -> None:
 
 
 def load(path: Path) -> Prepared | str:
-    """Mapped: pages are shared until someone writes to them."""
+    """Load by memory mapping: pages are shared until a process writes to them."""
     places, text = json.loads(path.read_text())
     memory = np.memmap(path.with_suffix(".bin"), np.uint8, "c").view(np.ndarray)
     return unpack(text, [_array(memory, *place) for place in places])

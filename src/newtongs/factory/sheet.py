@@ -22,7 +22,7 @@ from .shards import shards_of
 from .spec import Spec
 
 FILMS = 9
-CELL = 128  # pixels a side
+CELL = 128  # pixels per side
 GAP = 3
 TIMES = (0.0, 1 / 3, 2 / 3, 1.0)
 COLORS = np.random.default_rng(5).integers(60, 255, (256, 3)).astype(np.uint8)

@@ -271,7 +271,7 @@ class Spec:
 
     @property
     def digest(self) -> str:
-        """Of everything but its number that decides a film's bytes: the spec without its count."""
+        """Hash of all that decides the bytes of film ``i``: the spec without its count."""
         tree = self.to_json() | {"format": FORMAT, "version": __version__}
         del tree["count"]
         text = json.dumps(tree, sort_keys=True)
