@@ -21,7 +21,8 @@ import test_studio_browser as browser_tests  # type: ignore[import-not-found]
 from PIL import Image
 from studio_tabs import FOUND, MISSING, wait  # type: ignore[import-not-found]
 
-SIZE, DRAWN = (1000, 640), (600, 384)  # pixels of the page, and of a picture in the documentation
+PAGE_SIZE = 1000, 640  # pixels of the page
+DRAWN = 600, 384  # pixels of a picture in the documentation
 NOTICE = (288, 81)  # where a browser without a graphics card is told so; a click there closes it
 PULLED = 1.0  # units a second, to the right
 LOOK = 3.0  # seconds until what was sent is drawn; a person looks as long
@@ -94,7 +95,7 @@ def main() -> None:
     if not FOUND:
         print(MISSING)
         return
-    browser_tests.SIZE = SIZE
+    browser_tests.PAGE_SIZE = PAGE_SIZE
     start = time.perf_counter()
 
     def tell(step: str, _: Any) -> None:

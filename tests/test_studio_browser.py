@@ -26,7 +26,7 @@ from newtongs.studio.overlays import ARROW, COARSE, EXACT, HANDLE
 from newtongs.studio.server import Studio
 from newtongs.studio.view import FIELD
 
-SIZE = 1100, 560
+PAGE_SIZE = 1100, 560
 FRAME = 3  # number of its slider, after mass, restitution and friction
 PULL = -1.5  # units a second that the arrow is pulled to the left
 
@@ -39,7 +39,7 @@ class Walk:
     def __init__(self, folder, session):
         self.folder, self.studio = folder, Studio(session, port=0)
         self.page, self.browser = self.studio.page, Browser()
-        self.tab = self.browser.tab(self.studio.url, SIZE)
+        self.tab = self.browser.tab(self.studio.url, PAGE_SIZE)
         self.pictures, self.seen = {}, SimpleNamespace()
 
     @property
@@ -47,8 +47,8 @@ class Walk:
         """As new pages look."""
         first = self.studio.server.initial_camera
         return look_at(
-            first.position.tolist(), first.look_at.tolist(), width=SIZE[0], height=SIZE[1],
-            fov=float(np.degrees(FIELD)),
+            first.position.tolist(), first.look_at.tolist(), width=PAGE_SIZE[0],
+            height=PAGE_SIZE[1], fov=float(np.degrees(FIELD)),
         )  # fmt: skip
 
     def pixel(self, point):
@@ -58,7 +58,9 @@ class Walk:
         """The same from where the tab looks now: a pointer that misses a handle turns the view."""
         (tab,) = self.studio.server.get_clients().values()
         place = tab.camera.position.tolist(), tab.camera.look_at.tolist()
-        now = look_at(*place, width=SIZE[0], height=SIZE[1], fov=float(np.degrees(tab.camera.fov)))
+        now = look_at(
+            *place, width=PAGE_SIZE[0], height=PAGE_SIZE[1], fov=float(np.degrees(tab.camera.fov))
+        )
         return now.project(torch.as_tensor(point, dtype=torch.float32))[0].tolist()
 
     def says(self, words):
@@ -272,7 +274,7 @@ def test_two_tabs_that_pull_at_once_corrupt_nothing(walk):
     with page.lock:  # the upload of the test before may still be on its way
         page.open(Session("sunny_park", place=page.session.place), "sunny_park")
         page.picking.add("id:0")
-    other = walk.browser.tab(walk.studio.url, SIZE, "other")
+    other = walk.browser.tab(walk.studio.url, PAGE_SIZE, "other")
     other.until(words="object 0")
     for tab in (walk.tab, other):
         tab.picture(walk.folder / "ready.png")

@@ -85,7 +85,7 @@ class _Job:
     source: Path | str | None
     sh_degree: int | None
     compress: bool | None = None
-    frames: films.Film | None = None
+    frames: films.FilmFrames | None = None
     report: Callable[[int], None] | None = None
     tell: Progress = silent
     """Progress within a file that takes long."""

@@ -19,7 +19,7 @@ from ..scene.cameras import Camera
 SHEET = 8  # frames of a contact sheet
 COLUMNS = 4
 
-Film = npt.NDArray[np.uint8]  # (T, H, W, 3)
+FilmFrames = npt.NDArray[np.uint8]  # (T, H, W, 3)
 
 
 @contextmanager
@@ -30,7 +30,7 @@ def film(
     backend: str,
     background: Sequence[float],
     progress: Callable[[int], None] | None = None,
-) -> Iterator[Film]:
+) -> Iterator[FilmFrames]:
     """All pictures ``(T, H, W, 3)`` as bytes, in a temporary file instead of memory.
 
     ``camera`` is one for all frames, or one per frame.
@@ -49,7 +49,7 @@ def film(
         yield out
 
 
-def spread(frames: Film) -> list[Film]:
+def spread(frames: FilmFrames) -> list[FilmFrames]:
     """A few frames, evenly spaced from the first to the last, for a contact sheet."""
     chosen = np.linspace(0, len(frames) - 1, min(SHEET, len(frames))).round().astype(int)
     return [frames[t] for t in chosen]

@@ -16,7 +16,7 @@ from ..scene.gaussians import GaussianScene
 from ..segment.floor.finding import find_floor
 from ..views.framing import fit_camera
 
-SIZE, AZIMUTHS = 512, (25, 115, 205, 295)
+VIEW_SIZE, AZIMUTHS = 512, (25, 115, 205, 295)
 SAMPLE = 100_000
 
 
@@ -42,7 +42,7 @@ def picture(scene: GaussianScene, camera: Camera) -> Tensor:
     return render(scene, camera).color.clamp(0, 1)
 
 
-def around(scene: GaussianScene, up: Vec3 | None = None, *, size: int = SIZE) -> list[Camera]:
+def around(scene: GaussianScene, up: Vec3 | None = None, *, size: int = VIEW_SIZE) -> list[Camera]:
     """Four cameras around the busy part of a scene."""
     up = find_floor(scene).up if up is None else up
     x = scene.means[:: max(1, len(scene) // SAMPLE)].double()

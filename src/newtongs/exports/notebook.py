@@ -22,7 +22,7 @@ from .html import html_page, write_html
 
 LARGEST = 10_000_000  # largest page in bytes that is embedded in a notebook
 MOST_GAUSSIANS = 600_000  # most Gaussians for which a page is tried
-SIZE = 640, 400  # pixels
+PICTURE_SIZE = 640, 400  # pixels
 PICTURES, COLUMNS, SMALL = 4, 4, (240, 180)
 
 
@@ -30,7 +30,7 @@ PICTURES, COLUMNS, SMALL = 4, 4, (240, 180)
 def notebook_html(animation: Animation) -> str:
     """Markup of the animation: it plays, or above 10 MB is shown as pictures."""
     if len(animation.scene) <= MOST_GAUSSIANS:
-        camera = clear_camera(animation, SIZE)
+        camera = clear_camera(animation, PICTURE_SIZE)
         page = html_page(animation, camera=camera, compress=True, sh_degree=1)
         if len(page) <= LARGEST:
             return _frame(page)
@@ -41,14 +41,14 @@ def notebook_html(animation: Animation) -> str:
 def show(animation: Animation) -> Path:
     """Open a page that plays in the browser; returns where it was written."""
     path = Path(tempfile.mkdtemp(prefix="newtongs-")) / "animation.html"
-    write_html(animation, path, camera=clear_camera(animation, SIZE))
+    write_html(animation, path, camera=clear_camera(animation, PICTURE_SIZE))
     if not webbrowser.open(path.as_uri()):
         print(f"no browser was found; open {path}")
     return path
 
 
 def _frame(page: bytes) -> str:
-    width, height = SIZE
+    width, height = PICTURE_SIZE
     style = f"width:100%;max-width:{width}px;height:{height}px;border:0"
     text = html.escape(page.decode(), quote=True)
     return f'<iframe sandbox="allow-scripts" style="{style}" srcdoc="{text}"></iframe>'

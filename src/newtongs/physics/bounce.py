@@ -12,8 +12,8 @@ from functools import lru_cache
 from ..base.jit import njit
 
 GRAVITY = 9.81
-STIFFNESS = 1e5  # of an object of size SIZE; smaller ones are stiffer, to sink in proportionally
-SIZE = 0.5
+TYPICAL_SIZE = 0.5  # longest side of an object
+STIFFNESS = 1e5  # of an object of that size; smaller ones are stiffer, to sink in proportionally
 STIFFEST = 6e5  # here sqrt(k) times the tick is a fifth: beyond, contacts are inaccurate
 IMPEDANCE = 0.999  # fraction of the required acceleration that MuJoCo applies
 SPEED = 4.0  # units a second, at which restitution is exact
@@ -25,7 +25,7 @@ DAMPED = 0.9  # largest fraction of the speed removed in a tick: more would over
 
 def stiffness(size: float) -> float:
     """``k`` for an object whose longest side is ``size``."""
-    return min(STIFFNESS * (SIZE / max(size, 1e-6)) ** 2, STIFFEST)
+    return min(STIFFNESS * (TYPICAL_SIZE / max(size, 1e-6)) ** 2, STIFFEST)
 
 
 @lru_cache

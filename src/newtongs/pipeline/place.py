@@ -21,7 +21,7 @@ from .pick import NEW, Layout, lifted_scale, main_object, seen_later
 from .source import on_cpu, open_source
 from .spec import FloorOrigin, Place, SceneSpec
 
-SIZE = 0.27  # lifted scale in physics units: the middle of the model's training range
+TYPICAL_SCALE = 0.27  # lifted scale in physics units: the middle of the model's training range
 ODD = 3.0  # size ratio to the main object beyond which an object's own size sets the unit
 SUNK = 0.25  # fraction of its height an object may reach below an estimated floor, which then sinks
 OUR_SIZE = 0.9  # size of an object placed in a built-in scene, like that scene's own objects
@@ -102,7 +102,7 @@ def unit(own: float, reference: float | None) -> float:
     """Physics units per scene unit, from the lifted scales of the first and the main object."""
     if reference is None or not 1 / ODD <= own / reference <= ODD:
         reference = own
-    return SIZE / reference
+    return TYPICAL_SCALE / reference
 
 
 def settle(layout: Layout, spec: SceneSpec) -> Layout:

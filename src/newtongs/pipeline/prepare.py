@@ -29,7 +29,7 @@ from ..segment.cutout.cache import Memory
 from ..segment.floor.finding import FloorPlane
 from .bodies import make_bodies, raise_for_motions, refuse_inside
 from .pick import Layout, lifted_scale, main_object, pick, restored
-from .place import SIZE, set_into_place, settle
+from .place import TYPICAL_SCALE, set_into_place, settle
 from .source import Source, floor_of, open_source
 from .spec import FloorOrigin, ObjectSpec, Physics, SceneSpec, Vector
 from .surroundings import Fixed, make_surroundings, solid_rest, static_rest
@@ -200,7 +200,7 @@ def main_frame(
         return settle(pick(source, spec, floor, memory), spec).frame
     except InputError:
         main = main_object(source.scene, floor.carrying)
-        scale = 1.0 if main is None else SIZE / lifted_scale(source.scene[main.mask])
+        scale = 1.0 if main is None else TYPICAL_SCALE / lifted_scale(source.scene[main.mask])
         return WorldFrame.of_floor(floor.up, floor.height, scale=scale)
 
 

@@ -138,7 +138,7 @@ def array(x: Tensor) -> Array:
 def pictures(scenes: AnimatedScene, camera: Camera, background: Any) -> Iterator[Rendering]:
     """Frame after frame; each picture is the caller's to keep."""
     with sharing() as share:
-        film = Film(scenes, camera, background, share)
+        film = EwaFilm(scenes, camera, background, share)
         for t, frame in enumerate(film.moving):
             yield rendering(film.draw(t, frame))
 
@@ -157,7 +157,7 @@ def labelled(
     """
     with sharing() as share:
         if isinstance(cameras, Camera):
-            film = Film(scenes, cameras, background, share, slots, objects)
+            film = EwaFilm(scenes, cameras, background, share, slots, objects)
             for t, frame in enumerate(film.moving):
                 picture = rendering(film.draw(t, frame))
                 yield picture, film.labels
@@ -179,7 +179,7 @@ def labels_alone(
     """
     if isinstance(cameras, Camera):
         with sharing() as share:
-            film = Film(scenes, cameras, background, share, slots, objects)
+            film = EwaFilm(scenes, cameras, background, share, slots, objects)
             for frame in film.moving:
                 yield film.label(frame)
     else:
@@ -217,8 +217,12 @@ def _slopes(means: Tensor, covariances: Tensor, rows: Indices, view: View) -> Ar
     return slopes
 
 
-class Film:
-    """The static part of an animated scene from a fixed camera; labelled if there are ``slots``."""
+class EwaFilm:
+    """Draws frames from a fixed camera, and their labels if ``slots`` are given.
+
+    The picture of the static Gaussians is kept. In each frame only the tiles that a moving Gaussian
+    touches are drawn again.
+    """
 
     @torch.no_grad()
     def __init__(

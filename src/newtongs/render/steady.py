@@ -98,7 +98,7 @@ def draw_tiles(
 def pictures(scenes: AnimatedScene, camera: Camera, background: Any) -> Iterator[Rendering]:
     """Frame after frame; each picture is the caller's to keep."""
     with sharing() as share:
-        film = Film(scenes, camera, background, share)
+        film = SteadyFilm(scenes, camera, background, share)
         for frame in scenes:
             yield ewa.rendering(film.draw(frame))
 
@@ -113,7 +113,7 @@ def labelled(
     """Frame after frame with its labels; called as :func:`ewa.labelled` is."""
     with sharing() as share:
         if isinstance(cameras, Camera):
-            film = Film(scenes, cameras, background, share, slots, objects)
+            film = SteadyFilm(scenes, cameras, background, share, slots, objects)
             for frame in scenes:
                 picture = ewa.rendering(film.draw(frame))
                 yield picture, film.labels.copy()  # the film reuses its arrays
@@ -143,14 +143,14 @@ def _drawn_whole(
     return ewa.rendering(pixels), labels
 
 
-class Part(NamedTuple):
-    """Some of the visible Gaussians, as they are drawn."""
+class DrawnSplats(NamedTuple):
+    """The moving or shaded Gaussians of a frame, as they are drawn."""
 
     rows: Any
     records: Array
     lines: Any
 
-    def unlike(self, other: "Part") -> Array:
+    def unlike(self, other: "DrawnSplats") -> Array:
         """Records that the other does not have, or has with other values."""
         _, here, there = np.intersect1d(
             self.rows, other.rows, assume_unique=True, return_indices=True
@@ -160,8 +160,11 @@ class Part(NamedTuple):
         return np.delete(self.records, here[same], 0)
 
 
-class Film:
-    """The last frame, and the tiles in which the next may differ; labelled with ``slots``."""
+class SteadyFilm:
+    """Draws frames from a fixed camera, and their labels if ``slots`` are given.
+
+    The last frame is kept. Only the tiles in which the next one may differ are drawn again.
+    """
 
     def __init__(
         self,
@@ -177,7 +180,7 @@ class Film:
         )  # fmt: skip
         self.moves = ~scenes.still.numpy()
         self.pixels = np.zeros((camera.height, camera.width, 5), np.float32)
-        self.before: Part | None = None
+        self.before: DrawnSplats | None = None
         self.slots, self.objects, self.labels = slots, objects, Labels.empty(camera)
 
     @torch.no_grad()
@@ -189,7 +192,7 @@ class Film:
         if frame.shade is not None:
             changing = changing | (ewa.array(frame.shade) != 1)
         seen = changing[layer.rows]
-        now = Part(layer.rows[seen], layer.records[seen], lines[seen])
+        now = DrawnSplats(layer.rows[seen], layer.records[seen], lines[seen])
         labelling = None
         if self.slots is not None:  # tiles that are not drawn keep their labels
             labelling = Labelling(self.slots[layer.rows], NO_SLOPES, self.objects, *self.labels)
@@ -198,7 +201,7 @@ class Film:
         self.before = now
         return self.pixels.copy()
 
-    def unlike(self, now: Part) -> Any:
+    def unlike(self, now: DrawnSplats) -> Any:
         """Mask ``(strips, tiles)`` of the tiles that may differ from the previous frame."""
         if self.before is None:
             return all_tiles(self.camera)

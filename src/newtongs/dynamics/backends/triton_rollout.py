@@ -31,7 +31,7 @@ ROWS_ALIGNED = 4  # Hopper cards copy blocks of states whose channels start at m
 
 
 @dataclass(frozen=True)
-class Block:
+class KernelBlock:
     """Block sizes of a network's kernel."""
 
     rows: int
@@ -48,13 +48,13 @@ class Block:
 
 # Measured fastest on an H200 with three passes.
 DEEP = {
-    "forward": Block(64, 32, warps=4, stages=3),
-    "top": Block(32, 128, warps=4, stages=3, programs=2),
-    "bottom": Block(128, 64, warps=8, stages=2, programs=1),
+    "forward": KernelBlock(64, 32, warps=4, stages=3),
+    "top": KernelBlock(32, 128, warps=4, stages=3, programs=2),
+    "bottom": KernelBlock(128, 64, warps=8, stages=2, programs=1),
 }
 SHALLOW = {
-    "forward": Block(64, 64, warps=4, stages=2),
-    "bottom": Block(128, 64, warps=4, stages=2, programs=2),
+    "forward": KernelBlock(64, 64, warps=4, stages=2),
+    "bottom": KernelBlock(128, 64, warps=4, stages=2, programs=2),
 }
 
 

@@ -30,7 +30,7 @@ from ...scene.gaussians import GaussianScene
 from .gaussian_sample import (
     FORMAT,
     FRAMES,
-    SIZE,
+    IMAGE_SIZE,
     VIEWS,
     Sample,
     Store,
@@ -129,7 +129,7 @@ def cameras_for(states: StateTensor, chosen: Template) -> list[Camera]:
     target[1] += chosen.target_height
     return orbit(
         target, views=VIEWS, radius=RADIUS, elevation=ELEVATION_GAUSSIAN32, fov=FIELD_OF_VIEW,
-        width=SIZE, height=SIZE,
+        width=IMAGE_SIZE, height=IMAGE_SIZE,
     )  # fmt: skip
 
 
@@ -137,7 +137,7 @@ def cameras(sample: Sample) -> list[Camera]:
     """A sample's cameras in this package's convention: y down, not up as stored."""
     down = torch.tensor([1.0, -1.0, 1.0, 1.0]).diag()
     K, w2c = sample["cameras"]["K"], sample["cameras"]["w2c"]
-    return [Camera(k, down @ w, SIZE, SIZE) for k, w in zip(K, w2c, strict=True)]
+    return [Camera(k, down @ w, IMAGE_SIZE, IMAGE_SIZE) for k, w in zip(K, w2c, strict=True)]
 
 
 def make_sample(item: Item, render: Renderer | None) -> Sample:
@@ -194,7 +194,7 @@ def _rendered(
         sample["object_sequence"]["means"], thing["colors"], thing["opacities"], views,
         background=t.color,
     )  # fmt: skip
-    pixels = (FRAMES, VIEWS, SIZE, SIZE)
+    pixels = (FRAMES, VIEWS, IMAGE_SIZE, IMAGE_SIZE)
     for name, x, shape in (("rgb", rgb, (*pixels, 3)), ("depth", depth, pixels)):
         if tuple(x.shape) != shape:
             raise InputError(f"the renderer's {name}: expected {shape}, got {tuple(x.shape)}")

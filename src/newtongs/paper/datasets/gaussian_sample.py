@@ -23,7 +23,7 @@ from ...scene.transform import transform_sequence
 
 FRAMES = 49
 VIEWS = 4
-SIZE = 128  # pixels per side
+IMAGE_SIZE = 128  # pixels per side
 FORMAT = "newtongs gaussian32 v1"
 
 Store = Literal["full", "compact"]
@@ -47,8 +47,9 @@ SCHEMA: dict[str, dict[str, tuple[int, ...]]] = {
     "events": {"collision": (FRAMES,), "contact_normal": (FRAMES, 3), "impulse": (FRAMES,)},
     "cameras": {"K": (VIEWS, 3, 3), "w2c": (VIEWS, 4, 4), "c2w": (VIEWS, 4, 4)},
     "render": {
-        "rgb": (FRAMES, VIEWS, SIZE, SIZE, 3), "depth": (FRAMES, VIEWS, SIZE, SIZE),
-        "mask": (FRAMES, VIEWS, SIZE, SIZE),
+        "rgb": (FRAMES, VIEWS, IMAGE_SIZE, IMAGE_SIZE, 3),
+        "depth": (FRAMES, VIEWS, IMAGE_SIZE, IMAGE_SIZE),
+        "mask": (FRAMES, VIEWS, IMAGE_SIZE, IMAGE_SIZE),
     },
 }  # fmt: skip
 """Groups of a sample and their shapes, besides ``states (49, 22)`` and ``metadata``."""

@@ -22,7 +22,7 @@ from ...render.light import render_light
 from ...render.video import Frame, write_video
 from ..datasets import gaussian32, same32
 from ..datasets.common12 import BASE_SEED, METHODS, MOTIONS, Row, rows
-from ..datasets.gaussian_sample import SIZE, Sample, derive, read
+from ..datasets.gaussian_sample import IMAGE_SIZE, Sample, derive, read
 
 Options = dict[str, Any]
 
@@ -134,8 +134,8 @@ class OwnClips:
             "model": f"state32_seed{self.seed}",
             "renderer": "light",
             "view": 0,
-            "width": SIZE,
-            "height": SIZE,
+            "width": IMAGE_SIZE,
+            "height": IMAGE_SIZE,
             "fps": self.fps(),
         }
 

@@ -106,7 +106,7 @@ def l4gm_states(
 
 # --- input for L4GM: clips and first frames -------------------------------------------------------
 
-SIZE = 256  # pixels per side
+INPUT_SIZE = 256  # pixels per side
 FPS = 24.0
 MANIFEST = "manifest_l4gm.csv"
 COLUMNS = ("motion_type", "sample_id", "video", "views", "dump")
@@ -175,7 +175,7 @@ def on_white(rgb: Tensor, mask: Tensor) -> Tensor:
 
 
 def _resized(x: Tensor) -> Tensor:
-    return interpolate(x, size=(SIZE, SIZE), mode="bilinear", align_corners=False)
+    return interpolate(x, size=(INPUT_SIZE, INPUT_SIZE), mode="bilinear", align_corners=False)
 
 
 def _write_manifest(folder: Path, rows: Sequence[Mapping[str, str]]) -> Path:

@@ -18,7 +18,7 @@ from ..registry import section
 from ..report_run import SEED, ReportRun, weights_file
 
 POINTS = 9  # a rank correlation of -0.983 is 1 - 12 / 720: one exchange among nine
-SIZE = 0.27
+OBJECT_SCALE = 0.27  # of the object that is thrown, along each axis
 IMPACT = (1.5, -3.5, 0.0)
 FLIGHT = (3.0, 0.0, 0.0)
 HEIGHT = 20.0  # a flight of one second that meets no floor
@@ -80,7 +80,7 @@ def _probe(name: str, model: GaussianNND) -> Tensor:
         v = State(flown).v[:, -1]
         return torch.hypot(v[:, X], v[:, Z]) / FLIGHT[X]
     key = {"restitution": "e", "attenuation": "mu"}[name]
-    v = State(model.jump(_states(IMPACT, SIZE, **{key: values}))).v
+    v = State(model.jump(_states(IMPACT, OBJECT_SCALE, **{key: values}))).v
     if name == "restitution":
         return v[:, Y] / -IMPACT[Y]
     return torch.hypot(v[:, X], v[:, Z]) / IMPACT[X]
@@ -89,7 +89,7 @@ def _probe(name: str, model: GaussianNND) -> Tensor:
 def _states(v: tuple[float, float, float], height: float, **parameter: Tensor) -> StateTensor:
     """Nine states that differ in one parameter ``(9, 22)``."""
     rest = state.DEFAULT_MATERIAL | {name: x[:, None] for name, x in parameter.items()}
-    like = {"p": (0.0, height, 0.0), "v": v, "s": (SIZE, SIZE, SIZE)}
+    like = {"p": (0.0, height, 0.0), "v": v, "s": (OBJECT_SCALE, OBJECT_SCALE, OBJECT_SCALE)}
     vectors = {name: torch.tensor(x).expand(POINTS, 3) for name, x in like.items()}
     return state.make(**vectors, **rest)
 
