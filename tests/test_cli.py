@@ -17,6 +17,7 @@ from newtongs.paper import evaluation, training
 from newtongs.paper.datasets import gaussian32, state32
 from newtongs.paper.evaluation import METHODS
 from newtongs.paper.figures import motions
+from newtongs.pipeline import source
 
 
 def newtongs(*args, cwd=None):
@@ -285,3 +286,52 @@ def test_data_are_made_on_one_thread(monkeypatch, tmp_path):
     monkeypatch.setattr(state32, "build", lambda *_, **__: threads.append("build") or [])
     cli.main(["data", "state32", "--out", str(tmp_path)])
     assert threads == [1, "build", 2]
+
+
+WRITERS = {
+    "folder": (
+        "animate bowling --out", "replay a.json --out", "continue a.json --out",
+        "data state32 --out", "data gaussian32 --out", "data same32 --out", "data common12 --out",
+        "train --data . --out", "train-context --out", "figure gaussian32 --out",
+        "figure context --out", "figure first-frame --out", "generate --model newtongs --out",
+        "l4gm export --same32 . --out", "reproduce --out", "ablations --out", "factory small --out",
+    ),
+    "file": (
+        "convert bowling", "collider bowling --out", "data scene bowling --out",
+        "figure motions --out", "figure main --out", "figure panels --out", "figure strip --out",
+        "gallery --out", "evaluate --data . --json", "inspect bowling --thumbnail",
+    ),
+}  # fmt: skip
+PLACES = {"proc": "/proc/newtongs", "file": "file/newtongs", "link": "link/newtongs"}
+
+
+@pytest.mark.parametrize("place", PLACES)
+@pytest.mark.parametrize(
+    ("kind", "words"), [(kind, words) for kind, all_ in WRITERS.items() for words in all_]
+)
+def test_where_nothing_can_be_written_is_told_before_the_work(
+    kind, words, place, monkeypatch, tmp_path, capsys
+):
+    """Root, too, whom no permission stops: nothing can be made in /proc."""
+    if place == "proc" and not os.path.isdir("/proc/self"):
+        pytest.skip("needs Linux")
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "file").write_text("")
+    (tmp_path / "link").symlink_to("nowhere")
+    (tmp_path / "a.json").write_text("{}")
+    ending = ".glb" if words.startswith("c") else ".ply" if "scene" in words else ".png"
+    out = PLACES[place] + ending * (kind == "file")
+    monkeypatch.setattr(source, "open_source", lambda *_: pytest.fail("read the scene"))
+    with pytest.raises(SystemExit) as stop:
+        cli.main([*words.split(), out])
+    said = capsys.readouterr().err
+    assert stop.value.code == 2
+    assert said.count("\n") == 1, said
+    assert "newtongs: cannot " in said
+    assert sorted(os.listdir(tmp_path)) == ["a.json", "file", "link"]
+
+
+def test_the_check_of_a_folder_leaves_nothing_in_it(tmp_path):
+    console.check_folder(tmp_path / "a" / "b")
+    console.check_target(tmp_path / "c.ply")
+    assert not os.listdir(tmp_path)

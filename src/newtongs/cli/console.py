@@ -3,13 +3,14 @@
 import json
 import os
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ..base.errors import InputError, Interrupted
 from ..base.files import existing_file, is_address, write_atomically
+from ..base.locks import locked_part
 from ..base.process import INTERRUPTED
 
 if TYPE_CHECKING:
@@ -44,16 +45,32 @@ def check_target(path: Path) -> None:
     """Check before the work starts that a file can be written."""
     if path.is_dir():  # the empty name, too
         raise InputError(f"cannot write {path}: it is a folder; name a file in it")
-    parent = next(p for p in path.absolute().parents if os.path.lexists(p))
-    if not (parent.is_dir() and os.access(parent, os.W_OK)):
-        raise InputError(f"cannot write {path}: {parent} is not a writable folder")
+    _check_writable(path, path.absolute().parents)
 
 
 def check_folder(path: Path) -> None:
     """Check before the work starts that files can be written into a folder."""
     if path.exists() and not path.is_dir():
         raise InputError(f"cannot write into {path}: it is a file; name a folder")
-    check_target(path / "file")
+    _check_writable(path, [path.absolute(), *path.absolute().parents])
+
+
+def _check_writable(path: Path, folders: Iterable[Path]) -> None:
+    """Check that files can be made in the first of the folders that exists."""
+    folder = next(p for p in folders if os.path.lexists(p))
+    if not (folder.is_dir() and os.access(folder, os.W_OK)):
+        raise InputError(
+            f"cannot write {path}: {folder} is not a writable folder; name another place"
+        )
+    try:  # permissions do not tell all, and root has every one of them
+        handle, part = locked_part(folder / "newtongs")
+        os.close(handle)
+        part.unlink()
+    except OSError as error:
+        raise InputError(
+            f"cannot write {path}: no file can be made in {folder} ({error.strerror}); name "
+            "another place"
+        ) from error
 
 
 def check_scene(name: str | None) -> None:
