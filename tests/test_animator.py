@@ -114,6 +114,11 @@ def test_restitution_is_the_one_asked_for(e):
     assert -v[hit : hit + 12].max() / v[hit - 2 : hit + 2].min() == pytest.approx(e, rel=0.05)
 
 
+def test_things_bounce_little_unless_told(thrown):
+    _, animation = thrown
+    assert [one.restitution for one in animation.about.objects] == [pytest.approx(0.3)]
+
+
 def test_directions_do_not_depend_on_how_the_scene_lies():
     """x, y, z mean right, up, towards the camera, however the capture is turned."""
     for seed in range(3):

@@ -229,7 +229,7 @@ class Animate(Picture):
     mass: float = 1.0
     """Mass. Heavier objects push harder and are slowed less by air drag."""
     restitution: float | None = None
-    """Bounciness: fraction of the speed kept in a bounce, 0 to 1. Default: 0.6; with --paper
+    """Bounciness: fraction of the speed kept in a bounce, 0 to 1. Default: 0.3; with --paper
     0.75."""
     friction: float = 0.5
     """Coulomb friction coefficient: 0.1 is ice, 0.5 wood, 1 rubber."""

@@ -26,7 +26,7 @@ from ..scene.gaussians import GaussianScene
 Vector: TypeAlias = tuple[float, float, float]
 
 PREDICTED = "context"  # the value of ``dynamics`` that is a predictor, not an equation of motion
-RESTITUTION = 0.6  # default; the paper's is 0.75
+RESTITUTION = 0.3  # default; the paper's is 0.75
 HEAVIEST = 1e9  # mass; beyond it, float32 loses light objects next to heavy ones
 FASTEST = 1000.0  # velocity and spin; beyond it, nothing is visible
 LONGEST = 600.0  # seconds
@@ -65,7 +65,7 @@ class ObjectSpec:
     mass: float = 1.0
     """Mass. Heavier objects push harder and are slowed less by air drag."""
     restitution: float | None = None
-    """Bounciness: fraction of the speed kept in a bounce, 0 to 1. Default: 0.6; with :data:`PAPER`
+    """Bounciness: fraction of the speed kept in a bounce, 0 to 1. Default: 0.3; with :data:`PAPER`
     0.75."""
     friction: float = FRICTION
     """Coulomb friction coefficient: 0.1 is ice, 0.5 wood, 1 rubber. The paper's engine ignores

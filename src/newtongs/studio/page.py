@@ -17,6 +17,7 @@ from typing import Any, TypeAlias
 from ..base.errors import InputError
 from ..base.process import one_thread
 from ..base.state import State
+from ..pipeline.spec import RESTITUTION
 from .export_panel import ExportPanel
 from .floor_panel import FloorPanel
 from .guard import Uploads
@@ -199,7 +200,8 @@ class Page:
         push = recipe.pushes[index]
         p.velocity.value, p.spin.value = push.velocity or (0, 0, 0), push.spin or (0, 0, 0)
         p.mass.value, p.friction.value = push.mass, push.friction
-        p.restitution.value = 0.6 if push.restitution is None else push.restitution
+        e = push.restitution
+        p.restitution.value = RESTITUTION if e is None else e
         p.motion.value = push.motion or FREE
 
     def _summary(self, session: Session) -> str:

@@ -6,6 +6,7 @@ from typing import Any
 
 from .. import motions
 from ..exports import FORMATS
+from ..pipeline.spec import RESTITUTION
 from ..samples import SCENES
 from .recipe import DYNAMICS, Recipe
 
@@ -114,7 +115,7 @@ def _push(gui: Any, made: dict[str, Any]) -> None:
     )
     made["spin"] = gui.add_vector3("spin", STILL, step=0.1, hint="rad/s about x, y (up), z")
     made["mass"] = gui.add_slider("mass", 0.1, 10.0, 0.1, 1.0)
-    made["restitution"] = gui.add_slider("restitution", 0.0, 1.0, 0.05, 0.6)
+    made["restitution"] = gui.add_slider("restitution", 0.0, 1.0, 0.05, RESTITUTION)
     made["friction"] = gui.add_slider("friction", 0.0, 2.0, 0.05, 0.5)
     made["motion"] = gui.add_dropdown("motion", (FREE, *motions.names()))
     made["dynamics"] = gui.add_dropdown("dynamics", DYNAMICS)
