@@ -6,8 +6,9 @@ import pytest
 import torch
 
 import newtongs
-from newtongs.base.errors import InputError
+from newtongs.base.errors import InputError, InputWarning
 from newtongs.base.state import State
+from newtongs.cli import as_flag
 from newtongs.pipeline.spec import ObjectSpec, Place
 from newtongs.scene.gaussians import GaussianScene, join
 from newtongs.scene.similarity import extent
@@ -77,6 +78,25 @@ def test_it_is_turned_about_up():
 def test_what_starts_inside_something_is_told():
     with pytest.warns(UserWarning, match="inside other objects.*at=X Z"):
         staged(at=(2.0, 0.0), height=3.5)  # no room on the table, nor under it
+
+
+@pytest.mark.parametrize("at", [(50.0, 50.0), (0.0, -5.0), (6.0, 2.0)])
+def test_a_position_outside_the_background_gives_a_warning(at):
+    with pytest.warns(InputWarning) as caught:
+        staged(at=at, meters_per_unit=0.5)  # the room is 8 units wide, 4 physics units
+    (message,) = (one.message for one in caught)
+    assert isinstance(message, InputWarning)
+    assert str(message) == (
+        f"the object is at x {at[0]:g}, z {at[1]:g}, outside the background, which extends from -2 "
+        "to 2 in x and from -2 to 2 in z (physics units); change at=X Z"
+    )
+    assert message.spelled(as_flag).endswith("change --at X Z")
+
+
+@pytest.mark.parametrize("at", [(0.0, 0.0), (3.9, -3.9), (4.1, 0.0)])
+def test_a_position_inside_the_background_or_across_its_edge_gives_none(at, recwarn):
+    staged(at=at)
+    assert not [one for one in recwarn if "outside the background" in str(one.message)]
 
 
 @pytest.mark.parametrize("length", [0.0, -1.0, math.inf, math.nan])

@@ -12,8 +12,8 @@ from dataclasses import replace as changed
 import torch
 
 from ..base.errors import InputError, InputWarning, argument
-from ..scene.gaussians import BACKGROUND, GaussianScene, join
-from ..scene.similarity import extent, moved, set_into
+from ..scene.gaussians import BACKGROUND, GaussianScene, join, quantiles
+from ..scene.similarity import VISIBLE, extent, moved, set_into
 from ..scene.world_frame import WorldFrame
 from ..segment.drop_site import share_inside, support_height
 from ..segment.floor.finding import find_floor
@@ -25,6 +25,7 @@ TYPICAL_SCALE = 0.27  # lifted scale in physics units: the middle of the model's
 ODD = 3.0  # size ratio to the main object beyond which an object's own size sets the unit
 SUNK = 0.25  # fraction of its height an object may reach below an estimated floor, which then sinks
 OUR_SIZE = 0.9  # size of an object placed in a built-in scene, like that scene's own objects
+OUTSIDE = 0.02  # fraction of the background at either end that does not count for its extent
 INSIDE = 0.01  # fraction of an object inside other objects above which a warning is given
 
 
@@ -60,7 +61,10 @@ def set_into_place(layout: Layout, place: Place, meters_per_unit: float | None) 
         objects, layout.frame.up, background, frame, height=place.height, size=size, turn=place.turn
     )
     scale = meters_per_unit or unit(lifted_scale(sized.object(0)), reference)
-    placed = _on_support(_shifted(sized, frame, scale, place.at), background, frame, place.lift)
+    shifted = _shifted(sized, frame, scale, place.at)
+    if place.at is not None:
+        _warn_outside(shifted, background, frame, scale, place.at)
+    placed = _on_support(shifted, background, frame, place.lift)
     plain = background.replace(ids=torch.full_like(background.ids, BACKGROUND))
     return changed(
         layout, scene=join(placed, plain), frame=frame, floor=changed(floor, doubt=doubt),
@@ -80,6 +84,29 @@ def _shifted(
     x, z = (float(v) / scale for v in at)
     offset = torch.tensor([x - float(middle[0]), 0.0, z - float(middle[2])], dtype=torch.float64)
     return moved(objects, shift=frame.to_scene(offset) - frame.to_scene(torch.zeros(3).double()))
+
+
+def _warn_outside(
+    objects: GaussianScene, background: GaussianScene, frame: WorldFrame, scale: float,
+    at: Sequence[float],
+) -> None:  # fmt: skip
+    """Warn if the objects are outside the background, with nothing of it above or below them."""
+    visible = background.opacities >= VISIBLE
+    x = frame.to_physics(background.means[visible] if visible.any() else background.means)
+    x = scale * x.double()[:, ::2]
+    own = scale * frame.to_physics(objects.means).double()[:, ::2]
+    low, high = quantiles(x, (OUTSIDE, 1 - OUTSIDE))
+    first, last = own.amin(0), own.amax(0)
+    outside = ((last < low) | (first > high)).any()
+    if not outside or ((x >= first) & (x <= last)).all(-1).any():
+        return
+    (x0, z0), (x1, z1) = low.tolist(), high.tolist()
+    message = f"the object is at x {at[0]:g}, z {at[1]:g}, outside the background, which extends "
+    message += (
+        f"from {x0:.3g} to {x1:.3g} in x and from {z0:.3g} to {z1:.3g} in z (physics units); "
+    )
+    message += f"change {argument('at', 'X Z')}"
+    warnings.warn(InputWarning(message), stacklevel=2)
 
 
 def _on_support(
