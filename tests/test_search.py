@@ -8,6 +8,7 @@ import torch
 import newtongs.dynamics.search as searching
 from newtongs import InputError, State, make_state
 from newtongs.base.state import LAYOUT
+from newtongs.cli import as_flag
 from newtongs.dynamics import FLOOR, Plane
 from newtongs.dynamics.search import PAPER_GOAL, Goal, SearchRanges, draw, search
 from newtongs.dynamics.variants import choose, rigid_state
@@ -174,7 +175,8 @@ def test_the_best_are_played_in_the_world():
     ("given", "hint"),
     [
         ({"goal": "jump"}, "displace dx dy dz"),
-        ({"candidates": 0}, "at least 1"),
+        ({"candidates": 0}, "^candidates: expected at least 1, got 0"),
+        ({"top": -1}, "^top: expected at least 1, got -1"),
         ({"seconds": 0.0}, "one frame"),
         ({"seconds": float("nan")}, "one frame"),
         ({"vary": ("q",)}, "cannot search 'q'"),
@@ -184,3 +186,11 @@ def test_the_best_are_played_in_the_world():
 def test_errors_name_the_way_out(given, hint):
     with pytest.raises(InputError, match=hint):
         search(choose("analytic"), **{"base": BASE, "candidates": 4, **given})
+
+
+def test_a_goal_that_cannot_be_read_is_spelled_for_whoever_gave_it():
+    with pytest.raises(InputError) as caught:
+        Goal.parse("fly to the moon")
+    expected = ": expected 'displace dx dy dz' or 'land at x z'"
+    assert str(caught.value).startswith(f"goal='fly to the moon'{expected}")
+    assert caught.value.spelled(as_flag).startswith(f"--goal 'fly to the moon'{expected}")

@@ -22,7 +22,7 @@ from typing import Literal, TypeAlias
 import torch
 from torch import Tensor
 
-from ..base.errors import InputError
+from ..base.errors import InputError, argument
 from ..base.state import State, StateLike, make, project, replace
 from ..base.types import Progress, StateTensor, Times, Vec3, Y
 from . import floor
@@ -78,8 +78,8 @@ class Goal:
             if found:
                 return cls("land" if kind == "land" else "displace", _numbers(found.groups()))
         raise InputError(
-            f"goal {text!r}: expected 'displace dx dy dz' or 'land at x z' with numbers in the "
-            "physics frame, such as 'displace 0.72 0 0'"
+            f"{argument('goal', repr(text))}: expected 'displace dx dy dz' or 'land at x z' with "
+            "numbers in the physics frame, such as 'displace 0.72 0 0'"
         )
 
     def miss(self, z: StateTensor) -> Tensor:
@@ -187,10 +187,13 @@ def search(
         progress: called with ("search", candidates done, candidates in all).
     """
     goal = Goal.parse(goal) if isinstance(goal, str) else goal
-    if candidates < 1 or top < 1:
-        raise InputError(f"candidates and top must be at least 1, got {candidates} and {top}")
+    for name, count in (("candidates", candidates), ("top", top)):
+        if count < 1:
+            raise InputError(f"{argument(name)}: expected at least 1, got {count}")
     if not (seconds * fps >= 1):
-        raise InputError(f"seconds must be at least one frame, 1/{fps:g}, got {seconds}")
+        raise InputError(
+            f"{argument('seconds')}: expected at least one frame, 1/{fps:g} s, got {seconds:g}"
+        )
     z0 = draw(candidates, seed=seed, base=base, vary=vary, ranges=ranges or SearchRanges())
     z0 = z0.to(model.like)
     times, played = _looks(model, seconds, fps)
