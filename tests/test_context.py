@@ -359,6 +359,7 @@ def test_evaluate_has_rows_for_all_and_for_unseen_frames(data, tmp_path, capsys)
         (["--methods", "context", "--noise", "-1"], "noise: expected"),
         (["--seen", "4"], "goes with --methods context"),
         (["--methods", "contxt"], "did you mean context?"),
+        (["--methods", "limit"], "unknown method 'limit'; it is called bayes_bound now"),
         (["--methods", "context", "--context", "no.safetensors"], "no checkpoint"),
     ],
 )

@@ -203,6 +203,8 @@ def test_own_predictor(small_state32):
     ("arguments", "message"),
     [
         ({"methods": ["hold"]}, "did you mean hold_z0"),
+        ({"methods": ["limit"]}, "it is called bayes_bound now"),
+        ({"methods": ["context"]}, "seen_predictors.context_methods"),
         ({"methods": []}, "no method given"),
         ({"methods": {}}, "no method given"),
         ({"splits": []}, "no split given"),

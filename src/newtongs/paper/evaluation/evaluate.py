@@ -20,6 +20,7 @@ from .pis3d import PisSums
 ORACLE = "oracle"
 METHODS = (*BASELINES, ORACLE)
 SEEN_METHODS = ("context", "bayes_bound")
+RENAMED = {"limit": "bayes_bound"}  # earlier names of methods
 UNSEEN = "_unseen"
 MAX_BATCH = 65_534
 
@@ -109,9 +110,16 @@ def methods_by_name(names: Sequence[str]) -> dict[str, Method]:
     """Predictors of the named methods; None stands for the oracle, which needs the targets."""
     if not names:
         raise InputError(f"no method given; known: {', '.join(METHODS)}")
-    unknown = next((name for name in names if name not in METHODS), None)
-    if unknown is not None:
-        raise unknown_name("method", unknown, (*METHODS, *SEEN_METHODS))
+    for name in names:
+        if name in RENAMED:
+            raise InputError(f"unknown method {name!r}; it is called {RENAMED[name]} now")
+        if name in SEEN_METHODS:
+            raise InputError(
+                f"method {name!r} sees states of State-32: use newtongs evaluate --data, or give "
+                f"newtongs.paper.evaluation.seen_predictors.{name}_methods(...) as the methods"
+            )
+        if name not in METHODS:
+            raise unknown_name("method", name, (*METHODS, *SEEN_METHODS))
     return {name: None if name == ORACLE else get_baseline(name) for name in names}
 
 
