@@ -15,7 +15,7 @@ from newtongs.dynamics import Box, Dynamics, Plane
 from newtongs.formats.files import save
 from newtongs.pipeline.bodies import DROP, TOSS
 from newtongs.pipeline.pick import pick
-from newtongs.pipeline.run import frame_times
+from newtongs.pipeline.run import frame_times, most_seconds
 from newtongs.pipeline.source import Source, floor_of
 from newtongs.pipeline.spec import PAPER, ObjectSpec, Physics, Place, SceneSpec
 from newtongs.samples import template
@@ -117,6 +117,37 @@ def test_restitution_is_the_one_asked_for(e):
 def test_things_bounce_little_unless_told(thrown):
     _, animation = thrown
     assert [one.restitution for one in animation.about.objects] == [pytest.approx(0.3)]
+
+
+ALONE = {"up": (0, 1, 0), "floor_height": -0.2, "select": "all", "show_floor": False}
+
+
+def test_a_film_without_a_length_ends_soon_after_everything_rests():
+    dropped = {"velocity": (0, 0, 0), "spin": (0, 0, 0), "restitution": 0.0}
+    short = newtongs.animate(box(), **dropped, **ALONE)
+    assert float(short.times[-1]) == short.about.seconds == 2
+    slid = {"velocity": (5, 0, 0), "spin": (0, 0, 0), "friction": 0.15}
+    cut = newtongs.animate(box(), **slid, **ALONE)
+    whole = newtongs.animate(box(), **slid, **ALONE, seconds=6)
+    frames, end = len(cut), float(cut.times[-1])
+    assert 2.5 < end < 6
+    assert cut.about.seconds == end
+    assert torch.equal(cut.states[0], whole.states[0][:frames])
+    x = State(whole.states[0])
+    assert (x.p[frames:] - x.p[-1]).norm(dim=-1).max() < 0.005
+    assert (x.p[frames - 18] - x.p[-1]).norm() > 0.002  # it moved 0.75 s before the end
+    rolled = newtongs.animate(box(), velocity=(900, 0, 0), friction=0.0, **ALONE)
+    assert float(rolled.times[-1]) == 6
+
+
+def test_some_films_have_a_length_of_their_own():
+    one = {"velocity": (9, 0, 0), "friction": 0.0}
+    for words in ({"motion": "3d_uniform_motion"}, {"physics": Physics("context"), **one}):
+        assert float(newtongs.animate(box(), **words, **ALONE).times[-1]) == 2
+    objects = (ObjectSpec(),)
+    assert most_seconds(None, objects, PAPER) == most_seconds(None, objects, SIMPLE, "goal") == 2
+    assert most_seconds(None, objects, SIMPLE) == 6
+    assert most_seconds(3.5, objects, PAPER) == 3.5
 
 
 def test_directions_do_not_depend_on_how_the_scene_lies():
@@ -540,6 +571,7 @@ def test_things_fall_off_the_edge_of_a_table_onto_what_is_below():
     thing = moved(box((0.15, 0.15, 0.15)), shift=torch.tensor([0.0, 0.15, 0.0]))
     scene = join(thing.replace(ids=torch.zeros(1200)), table, ground)
     words = {"velocity": (3.0, 0, 0), "spin": (0, 0, 0), "friction": 0.1, "seconds": 3.0}
+    words |= {"restitution": 0.6}  # with less it catches on this rough table, and stays there
     animation = newtongs.animate(scene, up=(0, 1, 0), **words)
     world = animation.world
     end = State(animation.states[0]).p[-1]

@@ -255,8 +255,9 @@ class Animate(Picture):
     best: bool = False
     """With --goal: write the best motion found even if it misses the goal by more than 0.25 physics
     units, half the size of an object. Without this flag, such a goal is an error."""
-    seconds: float = 2.0
-    """Length of the animation in seconds."""
+    seconds: float | None = None
+    """Length of the animation in seconds. Default: until everything rests, at least 2 and at most
+    6; 2 with --motion, --goal, --paper and --dynamics context."""
     fps: float = 24.0
     """Frames per second."""
     up: tuple[float, ...] | None = None
@@ -332,9 +333,10 @@ class Animate(Picture):
         """Animate, report what was found, and export."""
         self.check()
         self.check_output(self.out)
-        from ..pipeline.run import frame_times
+        from ..pipeline.run import frame_times, most_seconds
 
-        self.check_size(self.out, len(frame_times(self.seconds, self.fps)), self.shown)
+        seconds = most_seconds(self.seconds, self.objects(), self.physics(), self.goal)
+        self.check_size(self.out, len(frame_times(seconds, self.fps)), self.shown)
         animation = self.animation()
         self.check_goal(animation)
         report(animation)

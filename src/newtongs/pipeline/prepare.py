@@ -10,6 +10,7 @@ from dataclasses import replace as changed
 from pathlib import Path
 
 import torch
+from torch import Tensor
 
 from .. import __version__
 from ..base import rotations
@@ -135,7 +136,8 @@ class Setup:
         """
         paths = list(self.frame.state_to_scene(states.transpose(0, 1).double()))
         literal = self.spec.physics.literal  # the paper draws only the scene itself
-        layout = restored(self.layout, [i for i, z in enumerate(paths) if not _moves(z)])
+        still = [i for i, z in enumerate(paths) if not displaced(z, z[0]).any()]
+        layout = restored(self.layout, still)
         shown = layout.scene
         if show_floor and not literal:
             shown = with_visible_floors(layout, self.bodies, self.fixed, paths, self.spec)
@@ -232,11 +234,12 @@ def _three(x: Vec3) -> Vector:
     return a, b, c
 
 
-def _moves(z: StateTensor) -> bool:
-    """Whether an object with states ``(T, 22)`` ever moves."""
-    x = State(z)
-    far = (x.p - x.p[0]).abs().amax() > AT_REST * x.s[0].mean()
-    return bool(far | ((x.q - x.q[0]).abs().amax() > AT_REST) | (x.s != x.s[0]).any())
+def displaced(z: StateTensor, at: StateTensor) -> Tensor:
+    """In which frames ``(T,)`` an object with states ``(T, 22)`` is visibly not ``at (22,)``."""
+    x, there = State(z), State(at)
+    far = (x.p - there.p).abs().amax(-1) > AT_REST * there.s.mean()
+    turn = torch.minimum((x.q - there.q).abs().amax(-1), (x.q + there.q).abs().amax(-1))
+    return far | (turn > AT_REST) | (x.s != there.s).any(-1)
 
 
 def _shadow(layout: Layout) -> ShadowName:

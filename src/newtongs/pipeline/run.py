@@ -17,7 +17,7 @@ from ..physics.bodies import lowest
 from ..scene.animation import Animation
 from ..scene.cameras import Camera
 from ..scene.gaussians import GaussianScene
-from .prepare import Setup, prepare
+from .prepare import Setup, displaced, prepare
 from .source import Source
 from .spec import (
     LONGEST,
@@ -34,6 +34,8 @@ from .track import predicted_paths, predicted_track
 # Velocities tried where ContextNND predicts the motion. A fast upward start is ambiguous to it: a
 # throw of many kinds, or weightlessness.
 FORESEEN = SearchRanges(v_xz=(-2.0, 2.0), v_y=(-0.5, 2.5))
+SHORTEST_FILM, LONGEST_FILM = 2.0, 6.0  # seconds, if no length is given
+HOLD = 0.5  # seconds that such a film goes on after everything rests
 
 
 def animate(
@@ -42,7 +44,7 @@ def animate(
     objects: Sequence[ObjectSpec] | None = None,
     place: Place | None = None,
     physics: Physics | None = None,
-    seconds: float = 2.0,
+    seconds: float | None = None,
     fps: float = 24.0,
     goal: str | None = None,
     loose: bool = False,
@@ -67,7 +69,8 @@ def animate(
         place: another scene to place the objects in.
         physics: how objects move; :data:`newtongs.pipeline.spec.PAPER` is the paper's exact
             procedure.
-        seconds: length of the animation.
+        seconds: length of the animation. Default: until everything rests, at least 2 and at most
+            6; 2 with a named motion, a prediction, a goal, and in the paper's procedure.
         fps: frames per second.
         goal: find a push that reaches this goal: "land at X Z" or "displace DX DY DZ".
         loose: let every other detected object be knocked over; it sleeps until it is hit.
@@ -93,26 +96,53 @@ def animate(
     """
     if objects is not None and one:
         raise InputError(f"give either objects or {', '.join(one)}, not both")
-    times = frame_times(seconds, fps)
     physics = physics or Physics()
     spec = SceneSpec(
-        (single_object(**one),) if objects is None else tuple(objects), physics, seconds, up,
-        floor_height,
+        (single_object(**one),) if objects is None else tuple(objects), physics,
+        SHORTEST_FILM if seconds is None else seconds, up, floor_height,
         meters_per_unit, place, loose, cameras=cameras,
         complete=complete and not (isinstance(physics, Physics) and physics.literal),
         planes=tuple(s for s in solids if isinstance(s, Plane)),
         boxes=tuple(s for s in solids if isinstance(s, Box)),
     )  # fmt: skip
+    times = frame_times(most_seconds(seconds, spec.objects, physics, goal), fps)
     if goal is not None:
         _refuse_motions(spec.objects)
     setup = prepare(scene, spec, progress=progress)
     if goal is not None:
         setup = aimed(setup, goal, times, progress)
     states = setup.simulate(times, progress)
-    about = changed(setup.about(), seconds=seconds, fps=fps, goal=goal)
+    if seconds is None:
+        times, states = until_rest(times, states)
+    length = float(times[-1]) if seconds is None else seconds
+    about = changed(setup.about(), seconds=length, fps=fps, goal=goal)
     if goal is not None:
         about = changed(about, goal_missed_by=misses(setup, goal, states))
     return setup.animation(times, states, about=about, show_floor=show_floor, shadow=shadow)
+
+
+def most_seconds(
+    seconds: float | None,
+    objects: Sequence[ObjectSpec],
+    physics: Physics,
+    goal: str | None = None,
+) -> float:
+    """The length of an animation: as given, or the most that may be needed until all rests.
+
+    Named motions, predictions, the paper's procedure and goals have a length of their own.
+    """
+    if seconds is not None:
+        return seconds
+    fixed = goal is not None or physics.literal or physics.predicted
+    return SHORTEST_FILM if fixed or any(one.motion for one in objects) else LONGEST_FILM
+
+
+def until_rest(times: Times, states: StateTensor) -> tuple[Times, StateTensor]:
+    """Cut times and states ``(T, K, 22)`` shortly after the last visible movement."""
+    moving = torch.stack([displaced(z, z[-1]) for z in states.transpose(0, 1)]).any(0)
+    last = float(times[moving].max()) if moving.any() else 0.0
+    shown = times <= max(last + HOLD, SHORTEST_FILM) + 1e-9
+    return times[shown], states[shown]
 
 
 def frame_times(seconds: float, fps: float) -> Times:
