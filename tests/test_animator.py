@@ -431,12 +431,31 @@ def test_up_is_up_in_the_picture(thrown):
         ({"floor_height": 5.0, "up": (0, 1, 0), "select": "all"}, "below the floor"),
         ({"objects": [ObjectSpec()], "velocity": (1, 2, 3)}, "not both"),
         ({"select": "ato"}, "auto"),
+        ({"physics": lambda: Physics(gravity=-1)}, "gravity: expected 0 to 100, got -1"),
+        ({"physics": lambda: Physics(gravity=math.nan)}, "0 to 100, got nan"),
+        ({"physics": lambda: Physics("learned", gravity=1)}, "got learned; use one of them"),
+        ({"physics": lambda: Physics("context", gravity=1)}, "got context"),
+        ({"physics": lambda: Physics(newtongs.GaussianNND(), gravity=1)}, "got GaussianNND"),
+        ({"physics": lambda: changed(PAPER, gravity=1.0)}, "know another gravity than 9.81"),
     ],
 )
 def test_bad_requests_are_one_line(options, said):
     with pytest.raises(InputError, match=said) as error:
-        newtongs.animate(box(), **options)
+        newtongs.animate(box(), **{k: x() if callable(x) else x for k, x in options.items()})
     assert "\n" not in str(error.value)
+
+
+@pytest.mark.parametrize("contact", ["world", "paper"])
+def test_on_the_moon_things_fall_slowly(contact):
+    words = {"velocity": (0.5, 1.0, 0), "spin": (0, 0, 0), "seconds": 1.0, "meters_per_unit": 1.0}
+    moon = newtongs.animate(box(), physics=Physics(contact=contact, gravity=1.62), **words, **ALONE)
+    y = physics_path(moon)[:, 1] - physics_path(moon)[0, 1]
+    assert float(y.max()) == pytest.approx(1.0**2 / (2 * 1.62), rel=0.03)
+    assert float(moon.times[y.argmax()]) == pytest.approx(1.0 / 1.62, abs=0.05)
+    assert moon.about.gravity == 1.62
+    adrift = newtongs.animate(box(), physics=Physics(contact=contact, gravity=0), **words, **ALONE)
+    end = physics_path(adrift)[-1] - physics_path(adrift)[0]
+    assert torch.allclose(end, torch.tensor([0.5, 1.0, 0.0]).double(), rtol=0.03, atol=1e-3)
 
 
 def test_times():
@@ -671,3 +690,8 @@ def test_a_goal_is_played_in_the_world_and_its_miss_is_told():
     missed = (end[::2] - torch.tensor([0.8, 0.0])).norm()
     assert animation.about.goal_missed_by == pytest.approx((float(missed),), abs=2e-3)
     assert missed < 0.15
+
+
+def test_a_goal_on_the_moon():
+    words = {"goal": "land at 0.8 0", "physics": Physics(gravity=1.62)}
+    assert newtongs.animate(box(), **words, **ALONE).about.goal_missed_by[0] < 0.15

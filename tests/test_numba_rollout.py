@@ -130,6 +130,13 @@ def test_parity_under_every_switch(config, times):
     assert_same(model, z0, times, rollout_cpu(model, z0, times))
 
 
+@pytest.mark.parametrize("gravity", [0.0, 1.62, 24.8])
+def test_parity_under_another_gravity(gravity):
+    model, z0 = some_model(), some_states()
+    model.gravity = gravity
+    assert_same(model, z0, TIMES, rollout_cpu(model, z0, TIMES))
+
+
 def test_the_parity_inputs_reach_every_branch():
     out = State(reference(some_model(), some_states(), TIMES)[0])
     hits = (out.v[..., 1].diff(dim=1) > 0.5).sum(1)

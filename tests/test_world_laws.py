@@ -13,6 +13,7 @@ import torch
 from newtongs.base import rotations
 from newtongs.base.state import State, make
 from newtongs.dynamics import FLOOR, Dynamics, Plane
+from newtongs.dynamics.variants import choose
 from newtongs.physics import Body, Shape, Simulation, Surroundings, Track
 from newtongs.physics.bodies import lowest
 from newtongs.physics.colliders import merged
@@ -23,9 +24,14 @@ G = 9.81
 class Vacuum(Dynamics):
     """Gravity and nothing else."""
 
+    gravity = G
+
+    def __init__(self, gravity=G):
+        self.gravity = gravity
+
     def rates(self, z):
         dz = torch.zeros_like(z)
-        State(dz).v[..., 1] = -G
+        State(dz).v[..., 1] = -self.gravity
         return dz
 
 
@@ -59,19 +65,20 @@ SHAPES = {
 }  # fmt: skip
 
 
-def bounce(shape, e, drop, ground):
+def bounce(shape, e, drop, ground, gravity=G):
     """Restitution of the first bounce, and the greatest depth."""
     foot = -shape.bounds[0][1]
     one = body(shape, p=(0.02, drop + foot, 0.03), e=e)
-    z = Simulation([one], Vacuum(), ground).run(torch.arange(1, 3 * 960) / 960)[:, 0]
+    times = torch.arange(1, 3 * 960) / 960
+    z = Simulation([one], Vacuum(gravity), ground).run(times)[:, 0]
     height, v = lowest(one, z), State(z).v[:, 1]
     hit = int((height <= 0).nonzero()[0])
     gone = ((height > 0) & (v > 0)).nonzero().squeeze(-1)
     gone = gone[gone > hit]
     if not len(gone):
         return 0.0, -float(height.min())
-    up = (v[gone[0]] ** 2 + 2 * G * height[gone[0]]).sqrt()
-    return float(up) / math.sqrt(2 * G * drop), -float(height.min())
+    up = (v[gone[0]] ** 2 + 2 * gravity * height[gone[0]]).sqrt()
+    return float(up) / math.sqrt(2 * gravity * drop), -float(height.min())
 
 
 @pytest.mark.parametrize("ground", GROUNDS)
@@ -79,6 +86,41 @@ def bounce(shape, e, drop, ground):
 def test_restitution(e, ground):
     for drop in (0.4, 0.8, 1.6):
         assert bounce(SHAPES["box"], e, drop, GROUNDS[ground])[0] == pytest.approx(e, abs=0.02)
+
+
+@pytest.mark.parametrize("gravity", [1.62, 24.8, 100.0])
+@pytest.mark.parametrize("e", [0.1, 0.5, 0.95])
+def test_restitution_under_another_gravity(e, gravity):
+    drop = 4.0**2 / (2 * gravity)  # the speed at which restitution is exact
+    got, _ = bounce(SHAPES["box"], e, drop, GROUNDS["plane"], gravity)
+    assert got == pytest.approx(e, abs=0.02)
+
+
+@pytest.mark.parametrize("gravity", [0.0, 1.62, 24.8])
+@pytest.mark.parametrize("engine", ["mujoco", "paper"])
+def test_flight_under_another_gravity(engine, gravity):
+    """Up to the drag: 5 % of the speed a second, for an object of mass 1."""
+    one = body(SHAPES["box"], p=(0, 2, 0), v=(1.0, 0.5, 0))
+    model = choose("analytic", "rigid", gravity=gravity)
+    t = torch.arange(9, dtype=torch.float64) / 24
+    p = State(Simulation([one], model, engine=engine).run(t)[:, 0]).p.double()
+    wanted = torch.stack([t, 2 + 0.5 * t - gravity * t**2 / 2, 0 * t], -1)
+    drag = 0.05 * (t**2 / 2 + gravity * t**3 / 6)
+    tick = gravity * t / (2 * 3840)  # MuJoCo's ticks update velocities first
+    assert ((p - wanted).abs() <= (drag + tick).unsqueeze(-1) + 1e-5).all()
+    same = model.rollout(one.z0, t)
+    assert torch.allclose(State(same).p.double(), p, atol=2e-3)
+
+
+def test_nothing_falls_without_gravity():
+    boxes = [body(SHAPES["box"], p=(0.6 * k, 1.0, 0)) for k in range(2)]
+    simulation = Simulation(boxes, choose("analytic", "rigid", gravity=0.0))
+    start = simulation.states
+    assert torch.equal(simulation.run([2.0])[0], start)
+    simulation.push(0, velocity=(2.0, 0, 0))
+    z = simulation.run([3.0])[0]
+    assert State(z).p[1, 0] > 1.0  # pushed on
+    assert momentum(z, State(z).m)[1].abs() < 1e-9
 
 
 @pytest.mark.parametrize("e", [0.1, 0.35, 0.65, 0.95])

@@ -31,7 +31,7 @@ PAPER_WORDS = {"dynamics": "learned", "scale": "free", "contact": "paper", "fram
 REFUSED_BY_PAPER = (
     "checkpoint", "hollow", "keep_ghosts", "friction", "loose", "motion", "plane", "box",
     "background", "height", "ground", "at", "turn", "lift", "meters_per_unit", "azimuth",
-    "elevation", "camera_path",
+    "elevation", "camera_path", "gravity",
 )  # fmt: skip
 
 
@@ -302,6 +302,9 @@ class Animate(Picture):
     contact: Literal["world", "paper"] | None = None
     """world (the default): true shapes with friction; objects collide with each other and the
     scene. paper: the paper's floor event, for a ball of radius |s_y|."""
+    gravity: float = 9.81
+    """Gravity in physics units per second squared, 0 to 100: 1.62 is the Moon's. Not with --paper,
+    and not with learned or context dynamics, which were trained at 9.81."""
     paper: bool = False
     """The paper's exact procedure: learned dynamics, free scale, --contact paper, one physics unit
     per scene unit, zero velocity and spin unless given, restitution 0.75, the affine map of its
@@ -402,7 +405,7 @@ class Animate(Picture):
             return PAPER
         model = self.checkpoint or self.dynamics or "analytic"
         scale, contact = self.scale or "rigid", self.contact or "world"
-        physics = Physics(model, scale, contact, solid=not self.hollow)
+        physics = Physics(model, scale, contact, solid=not self.hollow, gravity=self.gravity)
         _ = physics.model
         return physics
 

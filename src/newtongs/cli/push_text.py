@@ -57,6 +57,7 @@ def _value(key: str, value: str) -> Any:
 def report(animation: "Animation") -> None:
     """Print what was found and done, so that the user can check it."""
     from ..base.state import State
+    from ..base.types import GRAVITY, Y
 
     about, up = animation.about, [round(x, 3) + 0.0 for x in animation.world.up.tolist()]
     pushed = [one for one in about.objects if not one.loose]
@@ -71,9 +72,11 @@ def report(animation: "Animation") -> None:
         print(f"  {ending(animation, one.id)}")
     if len(about.objects) > len(pushed):
         print(f"loose: {len(about.objects) - len(pushed)} more objects, asleep until hit")
+    gravity = "" if about.gravity == -GRAVITY[Y] else f", gravity {about.gravity:g}"
     print(
         f"floor {about.floor_is}: {animation.world.floor + 0.0:.4g} along up {up}; "
         f"a scene unit is {animation.world.scale:.3g} physics units; dynamics {about.dynamics}"
+        f"{gravity}"
     )
     if about.floor_doubt:
         print(f"doubt: {about.floor_doubt}; newtongs inspect draws both")

@@ -8,7 +8,9 @@ from torch import Tensor
 
 from ..base import rotations
 from ..base.state import State, pack
-from ..base.types import GRAVITY, StateTensor, Vec3
+from ..base.types import GRAVITY, StateTensor, Vec3, Y
+
+G = -GRAVITY[Y]  # the paper's gravity
 
 
 @dataclass(frozen=True)
@@ -19,17 +21,18 @@ class Coefficients:
     c_w: Tensor | float = 0.05  # angular damping
     k_s: Tensor | float = 0.25  # scale restoration towards 1
     c_s: Tensor | float = 0.08  # scale-rate damping
+    g: float = G  # gravity
 
 
 @cache
-def _gravity(dtype: torch.dtype, device: torch.device) -> Tensor:
-    return torch.tensor(GRAVITY, dtype=dtype, device=device)
+def _gravity(dtype: torch.dtype, device: torch.device, g: float) -> Tensor:
+    return torch.tensor((0.0, -g, 0.0), dtype=dtype, device=device)
 
 
 def linear_acceleration(z: StateTensor, c: Coefficients) -> Vec3:
     """``g - c_v v / m``."""
     x = State(z)
-    return _gravity(z.dtype, z.device) - c.c_v * x.v / x.m
+    return _gravity(z.dtype, z.device, c.g) - c.c_v * x.v / x.m
 
 
 def scale_acceleration(z: StateTensor, c: Coefficients) -> Vec3:

@@ -11,7 +11,7 @@ from ..base.errors import InputError
 from ..base.state import DIM, State, as_tensor, project, replace
 from ..base.types import StateTensor, Times
 from . import floor
-from .analytic import Coefficients, correction, kinematics, rates
+from .analytic import Coefficients, G, correction, kinematics, rates
 from .config import NNDConfig, Solver
 from .rollout import check_initial, intervals, require_mass, rollout, substeps
 from .solvers import SOLVERS, STABLE
@@ -45,6 +45,7 @@ class GaussianNND(nn.Module):
     def __init__(self, config: NNDConfig | None = None) -> None:
         super().__init__()
         self.config = config or NNDConfig()
+        self.gravity = G  # networks are trained at this one
         self.c_v = nn.Parameter(torch.tensor(0.05))
         self.c_w = nn.Parameter(torch.tensor(0.05))
         self.k_s = nn.Parameter(torch.tensor(0.25))
@@ -65,7 +66,9 @@ class GaussianNND(nn.Module):
         if not self.config.prior:
             zero = torch.zeros_like(self.c_v)
             return Coefficients(zero, zero, zero, zero)
-        return Coefficients(self.c_v.abs(), self.c_w.abs(), self.k_s.abs(), self.c_s.abs())
+        return Coefficients(
+            self.c_v.abs(), self.c_w.abs(), self.k_s.abs(), self.c_s.abs(), self.gravity
+        )
 
     @property
     def scalars(self) -> Tensor:

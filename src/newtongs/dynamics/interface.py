@@ -8,6 +8,7 @@ from torch import Tensor
 from ..base.state import project
 from ..base.types import StateTensor
 from . import floor
+from .analytic import G
 from .solvers import rk4
 
 
@@ -38,6 +39,11 @@ class Dynamics(Protocol):
     def max_dt(self) -> float:
         """Longest step in seconds. Default: the paper's."""
         return 1 / 30
+
+    @property
+    def gravity(self) -> float:
+        """The gravity that :meth:`rates` contains, downwards; MuJoCo's contacts need it."""
+        return G
 
     @property
     def like(self) -> Tensor:

@@ -12,9 +12,10 @@ from typing import Literal, TypeAlias, get_args
 
 import torch
 
-from ..base.errors import InputError, unknown_name
+from ..base.errors import InputError, argument, unknown_name
 from ..base.state import StateLike, replace
 from ..base.types import StateTensor
+from .analytic import G
 from .gaussian_nnd import GaussianNND
 from .interface import Dynamics
 from .weights import load_model, load_pretrained
@@ -26,37 +27,51 @@ SCALE_OUTPUTS = slice(6, 9)  # of f_theta: r_v, r_w, r_s
 
 
 def choose(
-    dynamics: Variant = "learned", scale: Scale = "free", *, seed: int = 7301
+    dynamics: Variant = "learned", scale: Scale = "free", *, seed: int = 7301, gravity: float = G
 ) -> GaussianNND:
     """The model for a choice of dynamics and scale, in evaluation mode on the CPU.
 
     ``seed`` selects the trained weights; ``analytic`` has none. With ``scale="rigid"`` start from
-    ``rigid_state(z0)``.
+    ``rigid_state(z0)``. The networks of ``learned`` know only a ``gravity`` of 9.81.
     """
     if dynamics not in get_args(Variant):
         raise unknown_name("dynamics", dynamics, get_args(Variant))
     if scale not in get_args(Scale):
         raise unknown_name("scale", scale, get_args(Scale))
     model = _untrained() if dynamics == "analytic" else load_pretrained(seed)
+    if dynamics == "learned" and gravity != G:
+        raise InputError(
+            f"{argument('gravity')}: the learned dynamics were trained at {G:g}, got {gravity:g}; "
+            "use the analytic or the structured dynamics"
+        )
     if dynamics != "learned":
         model = without_residuals(model)
+        model.gravity = gravity
     return rigid(model) if scale == "rigid" else model
 
 
 def model_of(
-    dynamics: Variant | Dynamics | Path | str, scale: Scale = "free", *, seed: int = 7301
+    dynamics: Variant | Dynamics | Path | str,
+    scale: Scale = "free",
+    *,
+    seed: int = 7301,
+    gravity: float = G,
 ) -> Dynamics:
     """A named choice, the model of a checkpoint file that ``newtongs train`` wrote, or a model.
 
     A model that is not a :class:`GaussianNND` is used unchanged, whatever ``scale`` is: its sizes
-    follow its own rates.
+    follow its own rates. Only a named choice takes a ``gravity``.
     """
     if isinstance(dynamics, Path) or (
         isinstance(dynamics, str) and dynamics.endswith(".safetensors")
     ):
         dynamics = load_model(dynamics)
     if isinstance(dynamics, str):
-        return choose(dynamics, scale, seed=seed)  # type: ignore[arg-type]  # choose() checks it
+        return choose(dynamics, scale, seed=seed, gravity=gravity)  # type: ignore[arg-type]  # choose() checks it
+    if gravity != G:
+        raise InputError(
+            f"{argument('gravity')}: a model of your own has its own gravity; leave one of them out"
+        )
     if type(dynamics) is GaussianNND and scale == "rigid":
         return rigid(dynamics)
     missing = [name for name in ("rates", "step", "jump", "like") if not hasattr(dynamics, name)]

@@ -29,18 +29,18 @@ def stiffness(size: float) -> float:
 
 
 @lru_cache
-def damping(restitution: float, k: float, tick: float) -> float:
+def damping(restitution: float, k: float, tick: float, gravity: float = GRAVITY) -> float:
     """``b`` with which an object keeps a fraction ``restitution`` of its speed."""
-    return _damping(restitution, k, tick)
+    return _damping(restitution, k, tick, gravity)
 
 
 @njit()
-def _damping(restitution: float, k: float, tick: float) -> float:
+def _damping(restitution: float, k: float, tick: float, gravity: float) -> float:
     """By bisection: the more damping, the less bounce."""
     low, high = 0.0, min(MOST_DAMPED, DAMPED / (2 * math.sqrt(k) * tick))
     for _ in range(40):
         zeta = (low + high) / 2
-        if rebound(SPEED, k, 2 * zeta * math.sqrt(k), tick) > restitution:
+        if rebound(SPEED, k, 2 * zeta * math.sqrt(k), tick, gravity) > restitution:
             low = zeta
         else:
             high = zeta
@@ -48,25 +48,25 @@ def _damping(restitution: float, k: float, tick: float) -> float:
 
 
 @njit()
-def rebound(speed: float, k: float, b: float, tick: float) -> float:
+def rebound(speed: float, k: float, b: float, tick: float, gravity: float = GRAVITY) -> float:
     """Speed after over speed before a bounce, of a point that falls onto the floor."""
     total = 0.0
     for i in range(PHASES):
-        total += _bounce(speed, k, b, tick, i / PHASES)
+        total += _bounce(speed, k, b, tick, i / PHASES, gravity)
     return total / PHASES / speed
 
 
 @njit()
-def _bounce(speed: float, k: float, b: float, tick: float, phase: float) -> float:
+def _bounce(speed: float, k: float, b: float, tick: float, phase: float, gravity: float) -> float:
     """Speed at which the point leaves the floor; zero if it does not."""
     r, v = phase * speed * tick, -speed
     for _ in range(int(LONGEST / tick)):
         if r <= 0:
             asked = -k * r - b * v
-            v += tick * max(-GRAVITY, IMPEDANCE * asked - (1 - IMPEDANCE) * GRAVITY)
+            v += tick * max(-gravity, IMPEDANCE * asked - (1 - IMPEDANCE) * gravity)
         else:
-            v -= tick * GRAVITY
+            v -= tick * gravity
         r += tick * v
         if r > 0 and v > 0:
-            return math.sqrt(max(v * v + 2 * GRAVITY * r, 0.0))
+            return math.sqrt(max(v * v + 2 * gravity * r, 0.0))
     return 0.0

@@ -23,9 +23,8 @@ import torch
 from ..base.jit import njit
 from ..base.numba_rotations import write_matrix
 from ..base.rotations import to_matrix
-from ..base.types import GRAVITY, Array, Y
+from ..base.types import Array, Y
 
-G = -GRAVITY[Y]
 NO_PAIRS = np.zeros((0, 2), np.int32)
 
 
@@ -34,7 +33,7 @@ class EnergyGuard:
 
     def __init__(self, model: mujoco.MjModel, driven: Sequence[int]) -> None:
         n = model.nbody - 1
-        self.body_of = model.geom_bodyid - 1
+        self.body_of, self.gravity = model.geom_bodyid - 1, -float(model.opt.gravity[Y])
         self.mass, self.center = model.body_mass[1:].copy(), model.body_ipos[1:].copy()
         axes = to_matrix(torch.from_numpy(model.body_iquat[1:])).numpy()
         self.inertia = np.einsum("kij,kj,klj->kil", axes, model.body_inertia[1:], axes)
@@ -68,7 +67,7 @@ class EnergyGuard:
         """
         pose, rate = data.qpos.reshape(-1, 7), data.qvel.reshape(-1, 6)
         force, geoms = data.xfrc_applied[1:], data.contact.geom if data.ncon else NO_PAIRS
-        body = self.mass, self.center, self.inertia
+        body = self.mass, self.center, self.inertia, self.gravity
         touching, left = np.zeros(len(self.mass), bool), np.zeros(len(self.mass), bool)
         _credit(force, pose, rate, *body, seconds, self.reference)
         _join(self.body_of, geoms, self.driven, touching, self.fixed, self.fed, self.group)
@@ -128,12 +127,12 @@ class EnergyGuard:
     def _energies(self, data: mujoco.MjData) -> tuple[Array, Array, Array, Array]:
         """Kinetic and potential energy ``(K,)``, velocity of the centre ``(K, 3)``, rotation."""
         pose, rate = data.qpos.reshape(-1, 7), data.qvel.reshape(-1, 6)
-        return _energies(pose, rate, self.mass, self.center, self.inertia)
+        return _energies(pose, rate, self.mass, self.center, self.inertia, self.gravity)
 
 
 @njit(nogil=True)
 def _energies(
-    pose: Array, rate: Array, mass: Array, center: Array, inertia: Array
+    pose: Array, rate: Array, mass: Array, center: Array, inertia: Array, gravity: float
 ) -> tuple[Array, Array, Array, Array]:
     """Compiled: a pile calls it about a thousand times per second."""
     n = len(mass)
@@ -152,7 +151,7 @@ def _energies(
             velocity[k, i] = v
             kinetic[k] += 0.5 * mass[k] * v * v
             height += turn[k, 1, i] * c[i]
-        potential[k] = mass[k] * G * height
+        potential[k] = mass[k] * gravity * height
     return kinetic, potential, velocity, turn
 
 
@@ -198,13 +197,14 @@ def _refer(
     mass: Array,
     center: Array,
     inertia: Array,
+    gravity: float,
     touching: Array,
     reference: Array,
 ) -> None:
     """The reference energy of bodies without contact is their present energy."""
     if touching.all():
         return
-    kinetic, potential, _, _ = _energies(pose, rate, mass, center, inertia)
+    kinetic, potential, _, _ = _energies(pose, rate, mass, center, inertia, gravity)
     for k in range(len(mass)):
         if not touching[k]:
             reference[k] = kinetic[k] + potential[k]
@@ -218,13 +218,14 @@ def _credit(
     mass: Array,
     center: Array,
     inertia: Array,
+    gravity: float,
     seconds: float,
     reference: Array,
 ) -> None:
     """Add the work of applied forces and torques ``(K, 6)`` to the reference."""
     if not force.any():
         return
-    _, _, v, turn = _energies(pose, rate, mass, center, inertia)
+    _, _, v, turn = _energies(pose, rate, mass, center, inertia, gravity)
     power = np.zeros(len(mass))
     for k in range(len(mass)):
         for i in range(3):

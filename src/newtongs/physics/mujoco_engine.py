@@ -20,7 +20,8 @@ from torch import Tensor
 
 from ..base.errors import InputError
 from ..base.state import CHANNELS, LAYOUT, State
-from ..base.types import GRAVITY, Array, StateTensor
+from ..base.types import Array, StateTensor
+from ..dynamics.analytic import G
 from ..dynamics.gaussian_nnd import GaussianNND
 from ..dynamics.interface import Dynamics
 from ..dynamics.surfaces import Box, Floor, Plane, Surface
@@ -76,10 +77,13 @@ class MujocoEngine:
         """``record`` records all contacts, which requires single ticks and takes some time."""
         self.objects, self.dynamics = objects, dynamics
         _require_within_bounds(objects, dynamics)
-        self.surroundings, self.whole = surroundings, _compile(objects, surroundings)
+        # A class of the user's own need not derive from Dynamics.
+        self.gravity = getattr(dynamics, "gravity", G)
+        self.surroundings, self.whole = surroundings, _compile(objects, surroundings, self.gravity)
         self.model = self.whole
         if len(surroundings.solids) >= active_boxes.FEWEST:
-            self.model = _compile(objects, surroundings, min(SLOTS, len(surroundings.solids)))
+            slots = min(SLOTS, len(surroundings.solids))
+            self.model = _compile(objects, surroundings, self.gravity, slots)
         self.data = mujoco.MjData(self.model)
         self.tick = 0
         self.resting = False  # whether everything sleeps
@@ -92,7 +96,8 @@ class MujocoEngine:
         if record:
             self.recorder = ContactRecorder(self.model, self.guard, list(self.driven), 1 / TICKS)
         self._fixed = z0  # scale and material, which do not change
-        self._gravity = torch.tensor(GRAVITY).to(dynamics.like).double().cpu().numpy()
+        g = torch.tensor((0.0, -self.gravity, 0.0)).to(dynamics.like)
+        self._gravity = g.double().cpu().numpy()  # as exact as the model knows it
         for i, z in enumerate(z0):  # poses are in the model; writing one would wake a sleeping body
             self._write_rates(i, z)
 
@@ -218,7 +223,7 @@ class MujocoEngine:
     def _widen(self) -> None:
         """Continue with twice as many slots for boxes."""
         slots, before = min(2 * self.nearby.slots, len(self.surroundings.solids)), self.data
-        self.model = _compile(self.objects, self.surroundings, slots)
+        self.model = _compile(self.objects, self.surroundings, self.gravity, slots)
         self.data = mujoco.MjData(self.model)
         carry(before, self.data)
         self.rest.weigh(self.model.dof_length)
@@ -332,21 +337,24 @@ def _separated(
 
 
 def _compile(
-    objects: Sequence[Body], surroundings: Surroundings, slots: int | None = None
+    objects: Sequence[Body],
+    surroundings: Surroundings,
+    gravity: float,
+    slots: int | None = None,
 ) -> mujoco.MjModel:
     """The MuJoCo model of bodies and surroundings, of whose boxes only the first ``slots``."""
     spec = mujoco.MjSpec()
     spec.compiler.balanceinertia = True
     option = spec.option
     option.timestep = 1 / TICKS
-    option.gravity = GRAVITY
+    option.gravity = (0.0, -gravity, 0.0)
     option.cone = mujoco.mjtCone.mjCONE_ELLIPTIC
     option.sleep_tolerance = TOLERANCE
     option.enableflags |= int(mujoco.mjtEnableBit.mjENBL_SLEEP)
     option.disableflags |= int(mujoco.mjtDisableBit.mjDSBL_AUTORESET)
     _add_surroundings(spec, surroundings, slots)
     for i, body in enumerate(objects):
-        _add_body(spec, i, body)
+        _add_body(spec, i, body, gravity)
     model = _compiled(spec)
     entangled = _entangled(model, [i for i, body in enumerate(objects) if body.asleep])
     for a, b in entangled:
@@ -431,7 +439,7 @@ def _turn_from_z(n: np.ndarray) -> np.ndarray:
     return q / np.linalg.norm(q)
 
 
-def _add_body(spec: mujoco.MjSpec, index: int, body: Body) -> None:
+def _add_body(spec: mujoco.MjSpec, index: int, body: Body, gravity: float) -> None:
     """A free body with the state's axes."""
     if body.shape is None:
         raise InputError(f"object {index} has no shape; give one: Body(state, Shape.ball(0.2))")
@@ -444,7 +452,7 @@ def _add_body(spec: mujoco.MjSpec, index: int, body: Body) -> None:
         sleep=_sleep_policy(body),
     )  # fmt: skip
     made.add_freejoint()
-    contact = _contact(body, shape.size)
+    contact = _contact(body, shape.size, gravity)
     if shape.radius is not None:
         made.add_geom(type=SPHERE, size=(shape.radius, 0, 0), pos=shape.center, **contact)
     for j, corners in enumerate(shape.pieces):
@@ -462,7 +470,7 @@ def _sleep_policy(body: Body) -> Any:
     return policy.mjSLEEP_INIT if body.asleep else policy.mjSLEEP_ALLOWED
 
 
-def _contact(body: Body, size: float) -> dict[str, Any]:
+def _contact(body: Body, size: float, gravity: float) -> dict[str, Any]:
     """Contact parameters of an object; of two objects those of the less bouncy one apply.
 
     That is what the priority is for: MuJoCo would otherwise mix spring and damper of both.
@@ -473,7 +481,7 @@ def _contact(body: Body, size: float) -> dict[str, Any]:
     return {
         "mass": 0.0, "priority": 1 + round(1000 * (1 - e)), "condim": 6,
         "friction": (body.friction, lever, lever),
-        "solref": (-k, -damping(e, k, 1 / TICKS)),
+        "solref": (-k, -damping(e, k, 1 / TICKS, gravity)),
         "solimp": (IMPEDANCE, IMPEDANCE, 0.001, 0.5, 2),
     }  # fmt: skip
 
@@ -522,5 +530,6 @@ def _by_newton(dynamics: GaussianNND, z: Array) -> tuple[Array, Array]:
     number = NUMPY[dynamics.like.dtype]
     z = z.astype(number)
     c_v, c_w = (number(abs(c.item())) for c in (dynamics.c_v, dynamics.c_w))
-    linear = np.array(GRAVITY, number) - c_v * z[:, LAYOUT["v"]] / z[:, LAYOUT["m"]]
+    g = np.array((0.0, -dynamics.gravity, 0.0), number)
+    linear = g - c_v * z[:, LAYOUT["v"]] / z[:, LAYOUT["m"]]
     return linear.astype(np.float64), (-c_w * z[:, LAYOUT["w"]]).astype(np.float64)

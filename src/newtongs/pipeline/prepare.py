@@ -111,7 +111,7 @@ class Setup:
             floor_is=layout.floor_origin.value, floor_found=layout.floor.description,
             floor_doubt="" if doubt is None else str(doubt), lower_floor=self.fixed.lower,
             scale=layout.frame.scale, dynamics=physics.name, scale_is=physics.scale,
-            contact=physics.contact, seed=physics.seed,
+            contact=physics.contact, seed=physics.seed, gravity=physics.gravity,
             solid_boxes=0 if self.fixed.solid is None else len(self.fixed.solid.boxes),
             planes=tuple((*p.normal, p.offset) for p in self.spec.planes),
             boxes=tuple((*b.low, *b.high) for b in self.spec.boxes),

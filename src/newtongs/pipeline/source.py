@@ -10,11 +10,10 @@ from ..base.errors import InputError, unknown_name
 from ..formats.files import load
 from ..samples import SCENES, named_scene
 from ..scene.gaussians import BACKGROUND, GaussianScene
-from ..segment.floor.finding import Doubt, FloorPlane, find_floor
+from ..segment.floor.finding import SURE, Doubt, FloorPlane, find_floor
 from ..segment.floor.plinth import find_plinth
 
 UP = (0.0, 1.0, 0.0)  # of built-in scenes
-SURE = 0.6  # score above which a floor cannot be the top of a plinth
 UPRIGHT = 0.99  # cosine above which two up directions are the same
 
 

@@ -14,8 +14,9 @@ from pathlib import Path
 from typing import Any, Literal, TypeAlias, TypedDict, get_args
 
 from .. import motions
-from ..base.errors import InputError, unknown_name
+from ..base.errors import InputError, argument, unknown_name
 from ..base.state import DEFAULT_MATERIAL
+from ..dynamics.analytic import G
 from ..dynamics.interface import Dynamics
 from ..dynamics.surfaces import Box, Plane
 from ..dynamics.variants import Scale, Variant, model_of
@@ -30,6 +31,8 @@ RESTITUTION = 0.3  # default; the paper's is 0.75
 HEAVIEST = 1e9  # mass; beyond it, float32 loses light objects next to heavy ones
 FASTEST = 1000.0  # velocity and spin; beyond it, nothing is visible
 LONGEST = 600.0  # seconds
+STRONGEST = 100.0  # gravity
+NEWTONIAN = ("analytic", "structured")  # dynamics that take any gravity
 MOST_FPS = 1000.0
 ARGUMENTS = (  # of animate besides the fields of an object, for errors
     "objects", "place", "physics", "seconds", "fps", "goal", "loose", "complete", "solids", "up",
@@ -141,6 +144,9 @@ class Physics:
     literal: bool = False
     """The paper's exact inference: sizes as in the scene, zero velocity and spin unless given,
     restitution 0.75, and the affine map of its code."""
+    gravity: float = G
+    """Gravity, physics units per second squared, downwards. Only Newtonian terms take another one:
+    dynamics "analytic" and "structured". Named motions keep their paths."""
 
     def __post_init__(self) -> None:
         for name, kinds in (("scale", ("rigid", "free")), ("contact", ("world", "paper"))):
@@ -150,6 +156,16 @@ class Physics:
             known = (*get_args(Variant), PREDICTED)
             if self.dynamics not in known:
                 raise unknown_name("dynamics", self.dynamics, known)
+        if not 0 <= self.gravity <= STRONGEST:
+            raise InputError(
+                f"{argument('gravity')}: expected 0 to {STRONGEST:g}, got {self.gravity:g}"
+            )
+        if self.gravity != G and (self.literal or self.dynamics not in NEWTONIAN):
+            raise InputError(
+                f"{argument('gravity', f'{self.gravity:g}')}: only analytic and structured "
+                f"dynamics know another gravity than {G:g}, got {self.name}; use one of them, or "
+                "leave the gravity out"
+            )
         if self.scale == "free" and self.contact == "world":
             raise InputError(
                 "scale 'free' changes sizes, which contact 'world' cannot simulate; "
@@ -160,7 +176,7 @@ class Physics:
     def model(self) -> Dynamics:
         """The model named by ``dynamics``."""
         dynamics = "analytic" if self.predicted else self.dynamics
-        return model_of(dynamics, self.scale, seed=self.seed)
+        return model_of(dynamics, self.scale, seed=self.seed, gravity=self.gravity)
 
     @property
     def predicted(self) -> bool:

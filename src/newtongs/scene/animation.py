@@ -15,7 +15,7 @@ from ..base import rotations
 from ..base.errors import InputError
 from ..base.lazy import hooked
 from ..base.state import DIM, State, require_finite
-from ..base.types import Quat, StateTensor, Times, Vec3
+from ..base.types import GRAVITY, Quat, StateTensor, Times, Vec3, Y
 from .cameras import Camera
 from .frames import AnimatedScene, Shade
 from .gaussians import GaussianScene
@@ -99,6 +99,8 @@ class About:
     contact: str = ""
     """world or paper."""
     seed: int | None = None
+    gravity: float = -GRAVITY[Y]
+    """Physics units per second squared."""
     solid_boxes: int = 0
     """Number of boxes that the static scene was merged into."""
     planes: tuple[tuple[float, ...], ...] = ()

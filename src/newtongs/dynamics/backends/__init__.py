@@ -10,6 +10,7 @@ from torch import Tensor
 
 from ...base.state import project
 from ...base.types import StateTensor, Times
+from ..analytic import G
 from ..baselines import Predictor
 from ..gaussian_nnd import GaussianNND
 from ..interface import Dynamics
@@ -31,6 +32,7 @@ def backend(model: Dynamics) -> Literal["cuda", "numba"] | None:
     if model.like.device.type == "cpu":
         return "numba"
     cuda = model.like.device.type == "cuda" and model.config.hidden in WIDTHS
+    cuda = cuda and model.gravity == G  # a constant of the kernels
     return "cuda" if cuda and find_spec("triton") else None
 
 

@@ -30,7 +30,7 @@ BLOCK = 64  # rows per task of a thread
 
 # A bare Python number would turn float32 arithmetic into float64.
 ZERO, HALF, ONE, TWO = map(np.float32, (0, 0.5, 1, 2))
-G_X, G_Y, G_Z = map(np.float32, GRAVITY)
+G_X, _, G_Z = map(np.float32, GRAVITY)
 S_MIN, M_MIN, R_MIN = map(np.float32, (SCALE_FLOOR, MASS_FLOOR, RADIUS_FLOOR))
 QQ_MIN = np.float32(NORM_FLOOR**2)
 P, Q, V, W, S, U, M, E, MU = (channels.start for channels in LAYOUT.values())
@@ -43,6 +43,7 @@ class Plain(NamedTuple):
     c_w: np.float32
     k_s: np.float32
     c_s: np.float32
+    g: np.float32
     alpha: np.float32
     alpha_imp: np.float32
     f_theta: tuple[Layer, ...]
@@ -112,6 +113,7 @@ def _plain(model: GaussianNND) -> Plain:
         c_w=np.float32(float(c.c_w)),
         k_s=np.float32(float(c.k_s)),
         c_s=np.float32(float(c.c_s)),
+        g=np.float32(c.g),
         alpha=np.float32(model.alpha.item()),
         alpha_imp=np.float32(model.alpha_imp.item()),
         f_theta=_layers(model.f_theta),
@@ -293,7 +295,7 @@ def _rates(z: Array, model: Plain, dz: Array) -> None:
         dz[U + i] = -model.k_s * (z[S + i] - ONE) - model.c_s * z[U + i]
     if model.prior:
         dz[V] += G_X
-        dz[V + 1] += G_Y
+        dz[V + 1] -= model.g
         dz[V + 2] += G_Z
     qw, qx, qy, qz = z[Q], z[Q + 1], z[Q + 2], z[Q + 3]
     wx, wy, wz = z[W], z[W + 1], z[W + 2]

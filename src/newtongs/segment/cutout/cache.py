@@ -6,20 +6,20 @@ tensor that was written to all the same is detected by its version.
 
 import weakref
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias, TypeVar
+from typing import TYPE_CHECKING, Any, NamedTuple, ParamSpec, TypeVar
 
 import torch
 from torch import Tensor
 
 from ...base.types import Vec3
 from ...scene.gaussians import GaussianScene
-from ..floor.finding import FloorPlane
 
 if TYPE_CHECKING:
+    from ..floor.finding import FloorPlane
     from .extraction import Extraction
 
+P = ParamSpec("P")
 T = TypeVar("T")
-Find: TypeAlias = Callable[[GaussianScene, FloorPlane], T]
 
 FIELDS = ("means", "quats", "log_scales", "logits", "sh", "ids")
 MOST_KEPT = 12  # objects of a scene that are kept
@@ -42,24 +42,22 @@ class _Key(NamedTuple):
         )
 
 
-def _key(
-    scene: GaussianScene, floor: FloorPlane, gone: Callable[[Any], None] | None = None
-) -> _Key:
+def _key(scene: GaussianScene, *others: Any, gone: Callable[[Any], None] | None = None) -> _Key:
     tensors = [getattr(scene, name) for name in FIELDS]
-    things = tuple(weakref.ref(x, gone) for x in (*tensors, floor))
+    things = tuple(weakref.ref(x, gone) for x in (*tensors, *others))
     return _Key(things, tuple(0 if x.is_inference() else x._version for x in tensors))
 
 
-def last_of(find: Find[T]) -> Find[T]:
-    """``find`` with its last result cached while the scene and floor are alive."""
+def last_of(find: Callable[P, T]) -> Callable[P, T]:
+    """``find(scene, ...)`` with its last result cached while its arguments are alive."""
     kept: list[tuple[_Key, T]] = []
 
-    def remembered(scene: GaussianScene, floor: FloorPlane) -> T:
+    def remembered(*arguments: P.args, **none: P.kwargs) -> T:
         for key, result in kept[:1]:
-            if key == _key(scene, floor):
+            if key == _key(*arguments):
                 return result
-        result = find(scene, floor)
-        kept[:] = [(_key(scene, floor, lambda _: kept.clear()), result)]
+        result = find(*arguments, **none)
+        kept[:] = [(_key(*arguments, gone=lambda _: kept.clear()), result)]
         return result
 
     return remembered
@@ -96,7 +94,7 @@ class Memory:
         self,
         scene: GaussianScene,
         mask: Tensor,
-        floor: FloorPlane,
+        floor: "FloorPlane",
         *,
         taken: Tensor,
         points: Vec3 | None = None,

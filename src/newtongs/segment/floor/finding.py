@@ -19,6 +19,7 @@ from ...base.errors import InputError
 from ...base.process import one_thread
 from ...base.types import Vec3
 from ...scene.gaussians import GaussianScene
+from ..room import ENOUGH, Room, find_room
 from ..scene_sample import Sample, quantile, sample
 from ..sparse_voxels import Voxels
 from .floor_score import Layer, judge, open_part, plane_axes, separate, stands, things
@@ -35,6 +36,7 @@ PRIORS = {
 FOUND = 0.25  # score from which a plane counts as a floor: above that of no floor at all
 VIRTUAL = 0.2  # score of no floor, with the usual up and an object that surely stands
 UNSTEADY = 0.25  # of that, if the object would fall
+SURE = 0.6  # score from which a floor needs no further evidence
 NEARLY = 0.6  # of the best score: an alternative this good raises doubt
 FAINT = 0.08  # a best score below this is a guess
 WORTH_TELLING = 0.02  # alternatives with lower scores are not listed
@@ -117,7 +119,13 @@ def find_floors(
     random = torch.Generator().manual_seed(seed)
     s = sample(scene, random)
     planes = _layers(s, None, random)
-    found = _judged(s, planes, fixed, random) + _virtual(s, fixed)
+    after = random.get_state()
+    found = _judged(s, planes, fixed, random)
+    if max((f.score for f in found), default=0.0) < SURE:
+        room = find_room(scene.to("cpu"))
+        if room is not None and len(room.things) >= ENOUGH:
+            found = _judged(s, planes, fixed, random.set_state(after), room)
+    found += _virtual(s, fixed)
     found.sort(key=lambda floor: (_faint(floor), -floor.score))
     others = [f for f in found[1:] if f.score >= WORTH_TELLING and _differs(f, found[0], s.reach)]
     return [found[0], *others]
@@ -139,7 +147,11 @@ def unit_vector(up: Sequence[float] | Tensor) -> Vec3:
 
 
 def _judged(
-    s: Sample, planes: list[Layer], up: Vec3 | None, random: torch.Generator
+    s: Sample,
+    planes: list[Layer],
+    up: Vec3 | None,
+    random: torch.Generator,
+    room: Room | None = None,
 ) -> list[FloorPlane]:
     """Planes of the scene with their scores. With ``up`` given, other planes can only be walls."""
     layers, count = planes, len(planes)
@@ -152,7 +164,8 @@ def _judged(
         return []
     floors = []
     for i, layer in enumerate(layers[:count]):
-        score = judge(s, layers, i, things(s, layers, i)) * float(bonus(layer.n[None]))
+        upheld = 0.0 if room is None else room.support(layer.n.numpy())
+        score = judge(s, layers, i, things(s, layers, i), upheld) * float(bonus(layer.n[None]))
         if score >= WORTH_TELLING:
             floors.append(_floor(s, _settled(s, layer, up), min(score, 1.0)))
     return floors

@@ -23,6 +23,7 @@ from .planes import WIDTHS
 LEAST_SHARE, LEAST_SHARE_SHARP = 0.04, 0.01  # of the weight: with less, a floor is unlikely
 SLICE = 2.0  # a slice through a body weighs less than this times the layers beside it
 CORE = 0.3  # share within 0.5 sigma of what is within 1.5: less is a two-sided plate
+SLAB = 0.1  # thickness over width from which it is a slab and no surface
 GRID = 24  # cells along each side of the floor in which open floor is searched
 LOADED = 0.25  # weight standing on a cell over the floor's own, above which it is occupied
 OPEN_RIM = 0.35  # free share of the rim from which the score is one half
@@ -133,8 +134,14 @@ def _touches(s: Sample, layers: Sequence[Layer], of: Tensor, k: int) -> Tensor:
 # --- the factors of the score ------------------------------------------------------------------
 
 
-def judge(s: Sample, layers: Sequence[Layer], index: int, found: Things) -> float:
-    """How floor-like layer ``index`` is, 0 to 1."""
+def judge(
+    s: Sample, layers: Sequence[Layer], index: int, found: Things, upheld: float = 0.0
+) -> float:
+    """How floor-like layer ``index`` is, 0 to 1.
+
+    In a room most things stand on something else than the floor; ``upheld`` is the share of them
+    that stands on any plane parallel to it.
+    """
     layer = layers[index]
     worth = _surface(s, layer) * _one_sided(s, layer)
     if not worth:
@@ -142,16 +149,29 @@ def judge(s: Sample, layers: Sequence[Layer], index: int, found: Things) -> floa
     board = _Board.of(s, layer)
     walls = found.wide.sum() > found.wide[index].int()
     load = _load(s, board, found.of >= 0 if walls else None)
-    return worth * _open(board, load) * _carries(s, board, found, index)
+    return worth * _open(board, load) * max(_carries(s, board, found, index), upheld)
 
 
 def _surface(s: Sample, layer: Layer) -> float:
-    """Whether enough lies on it, in one layer, and more than beside it; sharp ones need less."""
+    """Whether enough lies on it, in one layer, and more than beside it; sharp ones need less.
+
+    One as thick as a part of its width is a slice through a body.
+    """
     h = layer.heights(s).abs()
     on, beside, core, most = (float(s.w[h <= k * layer.top].sum()) for k in (1.0, 3.0, 1 / 6, 0.5))
     blur = layer.top / (3 * WIDTHS[0] * s.reach)
     needed = blur * max(LEAST_SHARE, SLICE * (beside - on)) + LEAST_SHARE_SHARP
-    return min(1.0, on / (2 * needed)) * min(1.0, core / max(CORE * most, 1e-12))
+    layer_like = min(1.0, max(0.0, 2 - 2 * layer.top / (SLAB * _narrow(s, layer))))
+    return layer_like * min(1.0, on / (2 * needed)) * min(1.0, core / max(CORE * most, 1e-12))
+
+
+def _narrow(s: Sample, layer: Layer) -> float:
+    """Width of the layer in its narrower direction, if it is filled evenly, in scene units."""
+    on = layer.on(s)
+    flat, w = s.x[on] @ plane_axes(layer.n), s.w[on] / s.w[on].sum().clamp_min(1e-300)
+    away = flat - w @ flat
+    least = torch.linalg.eigvalsh((w[:, None] * away).mT @ away)[0].clamp_min(0)
+    return max(float((12 * least).sqrt()), 1e-12 * s.reach)
 
 
 def _one_sided(s: Sample, layer: Layer) -> float:

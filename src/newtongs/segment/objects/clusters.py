@@ -14,6 +14,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import NamedTuple
 
+import numpy as np
 import torch
 from scipy.spatial import cKDTree
 from torch import Tensor
@@ -21,10 +22,11 @@ from torch import Tensor
 from ...base.errors import InputError
 from ...base.process import one_thread, sharing
 from ...base.rotations import to_matrix
-from ...base.types import Vec3
+from ...base.types import Array, Vec3
 from ...scene.gaussians import BACKGROUND, GaussianScene
 from ..cutout.cache import last_of
 from ..floor.finding import FloorPlane, plane_axes
+from ..room import REACH, find_room
 from ..scene_sample import SOLID_OPACITY, middle_and_reach, rows_in_box
 from ..sparse_voxels import FLAT, Voxels
 
@@ -34,7 +36,8 @@ LEAST_SHARE = 0.002  # the same, as a share of the opaque Gaussians above the fl
 SHELL = 0.65  # of the floor's spread: a cluster this wide is a wall or the surroundings
 LARGEST = 0.3  # of the scene's reach: wider Gaussians connect nothing
 UPRIGHT = 0.4  # height over width below which the score falls
-MOST_CLUSTERS = 32  # clusters returned
+MOST_CLUSTERS = 200  # clusters returned
+SEVERAL = 2  # things that stand on something from which it is furniture
 
 
 @dataclass(frozen=True, eq=False)
@@ -43,8 +46,10 @@ class Cluster:
 
     id: int
     """Position in the list, best first."""
-    mask: Tensor
-    """Mask of its Gaussians ``(N,)``."""
+    rows: Tensor
+    """Indices of its Gaussians, increasing."""
+    total: int
+    """Number of Gaussians of the scene."""
     center: Vec3
     """Centre of its bounding box ``(3,)``, scene axes."""
     size: Vec3
@@ -53,10 +58,19 @@ class Cluster:
     """Number of Gaussians."""
     mass: float
     """Sum of opacities."""
+    base: float
+    """Height above the floor of what it stands on, scene units; 0 for the floor."""
     above: float
-    """Height of its lowest part above the floor, scene units."""
+    """Height of its lowest part above that, scene units."""
     score: float
     """How object-like it is, 0 to 1."""
+
+    @property
+    def mask(self) -> Tensor:
+        """Mask of its Gaussians ``(N,)``."""
+        out = torch.zeros(self.total, dtype=torch.bool, device=self.rows.device)
+        out[self.rows] = True
+        return out
 
 
 class _Setting(NamedTuple):
@@ -101,7 +115,10 @@ def _found(
     around = _setting(scene, floor, h, solid)
     size = voxel or spacing(scene.means[body], around)
     labels = attached(scene, h, _labels(scene, body, size, least, around, floor))
-    found = _described(scene, h, labels, around)[:MOST_CLUSTERS]
+    base = torch.zeros(int(labels.max()) + 1)
+    if floor.kind == "found" and voxel is None and least is None:
+        labels, base = _with_things(scene, floor, labels)
+    found = _described(scene, h, labels, around, base)
     if floor.kind == "found":
         ground = ((labels < 0) & (h.abs() <= floor.thickness)).nonzero().squeeze(-1)
         flat = scene.means[ground] @ plane_axes(floor.up).to(scene.means)
@@ -110,7 +127,44 @@ def _found(
                 lambda i: _with_foot(scene, floor, h, size, ground, flat, found[i]),
                 range(len(found)),
             )
-    return [replace(c, id=i, mask=c.mask.to(there)) for i, c in enumerate(found)]
+    return [replace(c, id=i, rows=c.rows.to(there)) for i, c in enumerate(found)]
+
+
+def _with_things(
+    scene: GaussianScene, floor: FloorPlane, labels: Tensor
+) -> tuple[Tensor, Tensor]:
+    """Labels ``(N,)`` in which furniture is replaced by what stands on it, and each one's base.
+
+    A component on whose level planes several things stand is furniture, or the whole room. The base
+    ``(G,)`` is the height above the floor of the plane on which a cluster stands.
+    """
+    up = floor.up.numpy()
+    room = find_room(scene, up)
+    nothing = torch.zeros(int(labels.max()) + 1)
+    if room is None or not room.things:
+        return labels, nothing
+    stance, planes, points = room.stance(up), room.structure.planes, room.points
+    height = np.array([float(p.normal @ up) * p.height for p in planes]) - floor.height
+    of_point = labels.numpy()[points.rows]
+    host = np.array([_most(of_point[room.structure.of == k]) for k in range(len(planes))])
+    own = np.array([_most(of_point[thing.points]) for thing in room.things])
+    raised = stance.free & (height[stance.plane] > floor.thickness + REACH * points.spacing)
+    carried = np.bincount(host[stance.plane[raised]] + 1, minlength=len(nothing) + 1)[1:]
+    opened = np.append(carried >= SEVERAL, True)  # what has no label, such as walls, is open too
+    wanted = np.flatnonzero(stance.free & opened[own])
+    new = torch.full((len(room.things) + 1,), -1)
+    new[wanted] = torch.arange(len(wanted)) + len(nothing)
+    thing = torch.from_numpy(room.label(scene))
+    out = torch.where(torch.from_numpy(opened)[labels], -1, labels)
+    out = torch.where((out < 0) & (thing >= 0), new[thing], out)
+    base = torch.cat([nothing, torch.from_numpy(height[stance.plane[wanted]]).float()])
+    used, out = torch.unique(torch.cat([torch.tensor([-1]), out]), return_inverse=True)
+    return out[1:] - 1, base[used[1:]]
+
+
+def _most(labels: Array) -> int:
+    """The most frequent label, or -1 for most of them having none."""
+    return int(np.bincount(labels + 1).argmax()) - 1 if len(labels) else -1
 
 
 _remembered = last_of(_found)
@@ -120,7 +174,7 @@ def label(scene: GaussianScene, clusters: Sequence[Cluster]) -> GaussianScene:
     """The scene with the clusters as objects 0, 1, 2, ... in order; the rest is background."""
     ids = torch.full_like(scene.ids, BACKGROUND)
     for index, found in reversed(list(enumerate(clusters))):
-        ids[found.mask] = index
+        ids[found.rows] = index
     return scene.replace(ids=ids)
 
 
@@ -220,7 +274,9 @@ def _boxes(x: Tensor, group: Tensor) -> tuple[Tensor, Tensor]:
     return low.scatter_reduce(0, index, x, "amin"), high.scatter_reduce(0, index, x, "amax")
 
 
-def _described(scene: GaussianScene, h: Tensor, labels: Tensor, around: _Setting) -> list[Cluster]:
+def _described(
+    scene: GaussianScene, h: Tensor, labels: Tensor, around: _Setting, base: Tensor
+) -> list[Cluster]:
     """A :class:`Cluster` per label, best first."""
     rows = (labels >= 0).nonzero().squeeze(-1)
     if not len(rows):
@@ -229,12 +285,14 @@ def _described(scene: GaussianScene, h: Tensor, labels: Tensor, around: _Setting
     low, high = _boxes(scene.means[rows], of_row)
     bottom, top = (x.squeeze(-1) for x in _boxes(h[rows, None], of_row))
     mass = torch.zeros_like(bottom).scatter_add(0, of_row, scene.opacities[rows])
+    bottom, top = bottom - base, top - base
     score = _scores(0.5 * (low + high), high - low, mass, bottom.clamp_min(0), top, around)
     count = torch.bincount(of_row)
+    members = rows[of_row.argsort(stable=True)].split(count.tolist())
     return [
         Cluster(
-            i, labels == i, 0.5 * (low[i] + high[i]), high[i] - low[i], int(count[i]),
-            float(mass[i]), float(bottom[i]), float(score[i]),
+            i, members[i], len(scene), 0.5 * (low[i] + high[i]), high[i] - low[i], int(count[i]),
+            float(mass[i]), float(base[i]), float(bottom[i]), float(score[i]),
         )
         for i in score.argsort(descending=True, stable=True)[:MOST_CLUSTERS].tolist()
     ]  # fmt: skip
@@ -269,10 +327,10 @@ def _with_foot(
 
     ``flat`` are the coordinates of the ground's Gaussians in the plane.
     """
-    if c.above > 2 * floor.thickness + voxel or not len(ground):
+    if c.base or c.above > 2 * floor.thickness + voxel or not len(ground):
         return c
     across = plane_axes(floor.up).to(scene.means)
-    body = c.mask.nonzero().squeeze(-1)
+    body = c.rows
     cover = scene.means[body] @ across
     low, high = cover.amin(0), cover.amax(0)
     margin = 0.3 * (high - low).amax()
@@ -283,9 +341,8 @@ def _with_foot(
     lower = body[h[body] < 0.5 * h[body].amax()]
     like_body = _color_distance(scene.colors[foot], scene.colors[lower])
     like_floor = _color_distance(scene.colors[foot], scene.colors[rest])
-    mask = c.mask.clone()
-    mask[foot[like_body < like_floor]] = True
-    return replace(c, mask=mask, count=int(mask.sum()), mass=float(scene.opacities[mask].sum()))
+    rows = torch.cat([body, foot[like_body < like_floor]]).sort().values
+    return replace(c, rows=rows, count=len(rows), mass=float(scene.opacities[rows].sum()))
 
 
 def _covered(points: Tensor, cover: Tensor, size: float) -> Tensor:
