@@ -140,6 +140,18 @@ def test_a_film_without_a_length_ends_soon_after_everything_rests():
     assert float(rolled.times[-1]) == 6
 
 
+def test_slow_motion_shows_more_frames_of_the_same_motion():
+    words = {"velocity": (1.0, 2.0, 0), "restitution": 0.5, "fps": 16, **ALONE}
+    usual, slow = (newtongs.animate(box(), seconds=0.7, slow=n, **words) for n in (1, 5))
+    assert len(slow) == 5 * 11 + 2  # 0.7 s at 80 frames a second
+    assert slow.fps == pytest.approx(16)
+    assert (slow.about.slow, slow.about.seconds, slow.about.fps) == (5, 0.7, 16)
+    assert torch.equal(slow.states[0][:56:5], usual.states[0])
+    ends = [float(newtongs.animate(box(), slow=n, **words).times[-1]) / n for n in (1, 4)]
+    assert 2 <= ends[0] < 6
+    assert ends[0] == pytest.approx(ends[1], abs=1 / 16)
+
+
 def test_some_films_have_a_length_of_their_own():
     one = {"velocity": (9, 0, 0), "friction": 0.0}
     for words in ({"motion": "3d_uniform_motion"}, {"physics": Physics("context"), **one}):
@@ -431,6 +443,9 @@ def test_up_is_up_in_the_picture(thrown):
         ({"floor_height": 5.0, "up": (0, 1, 0), "select": "all"}, "below the floor"),
         ({"objects": [ObjectSpec()], "velocity": (1, 2, 3)}, "not both"),
         ({"select": "ato"}, "auto"),
+        ({"slow": 0.5}, "slow: expected 1 to 20, got 0.5"),
+        ({"slow": 21}, "slow: expected 1 to 20, got 21"),
+        ({"slow": 20, "fps": 60}, "slow times fps: expected up to 1000"),
         ({"physics": lambda: Physics(gravity=-1)}, "gravity: expected 0 to 100, got -1"),
         ({"physics": lambda: Physics(gravity=math.nan)}, "0 to 100, got nan"),
         ({"physics": lambda: Physics("learned", gravity=1)}, "got learned; use one of them"),

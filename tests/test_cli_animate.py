@@ -6,7 +6,8 @@ import sys
 
 import pytest
 
-from newtongs import cli
+from newtongs import InputError, cli
+from newtongs.cli.continuing import Continue
 from newtongs.exports.replay import load_animation
 from newtongs.formats.files import load, save
 from newtongs.samples import template
@@ -42,6 +43,19 @@ def test_replay_is_the_same_animation(park, tmp_path, capsys):
     run("replay", tmp_path / "a" / "park.json", "--out", tmp_path / "b", "--size", 64, 48,
         "--formats", "png")  # fmt: skip
     assert (tmp_path / "a" / "park.png").read_bytes() == (tmp_path / "b" / "park.png").read_bytes()
+
+
+def test_slow_motion_is_continued_at_the_speed_of_the_simulation(park, tmp_path):
+    run("animate", park, "--out", tmp_path, *SMALL, "--slow", "3", "--formats", "json")
+    path = tmp_path / "park.json"
+    made = load_animation(path)
+    assert float(made.times[-1]) == pytest.approx(0.75)
+    assert made.fps == pytest.approx(24)
+    assert float(Continue(track=path).observed().times[-1]) == pytest.approx(0.25)
+    tree = json.loads(path.read_text())
+    path.write_text(json.dumps(tree | {"about": tree["about"] | {"slow": "x"}}))
+    with pytest.raises(InputError, match="changed by hand: slow is 'x'"):
+        Continue(track=path).observed()
 
 
 def test_the_paper_has_four_views_and_replays(park, tmp_path, capsys):

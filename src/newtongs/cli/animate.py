@@ -260,6 +260,9 @@ class Animate(Picture):
     6; 2 with --motion, --goal, --paper and --dynamics context."""
     fps: float = 24.0
     """Frames per second."""
+    slow: float = 1.0
+    """Slow motion: how many times slower all written files play, 1 to 20. So many more frames are
+    simulated; --seconds are those of the simulation."""
     up: tuple[float, ...] | None = None
     """Up direction of the scene: x y z. Default: estimated."""
     floor: float | None = None
@@ -339,7 +342,7 @@ class Animate(Picture):
         from ..pipeline.run import frame_times, most_seconds
 
         seconds = most_seconds(self.seconds, self.objects(), self.physics(), self.goal)
-        self.check_size(self.out, len(frame_times(seconds, self.fps)), self.shown)
+        self.check_size(self.out, len(frame_times(seconds, self.fps, self.slow)), self.shown)
         animation = self.animation()
         self.check_goal(animation)
         report(animation)
@@ -374,6 +377,7 @@ class Animate(Picture):
                 physics=self.physics(),
                 seconds=self.seconds,
                 fps=self.fps,
+                slow=self.slow,
                 goal=self.goal,
                 loose=self.loose,
                 complete=not self.keep_ghosts,

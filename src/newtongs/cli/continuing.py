@@ -75,4 +75,8 @@ class Continue(Picture):
             raise InputError(f"--object {self.object}: the animation has the objects {known}")
         rows = made.scene.ids == self.object
         scene = made.scene.replace(ids=rows.logical_not().to(made.scene.ids.dtype).neg())
-        return Observed(made.times, made.states[self.object], scene, made.world)
+        slow = made.about.slow
+        if not (isinstance(slow, int | float) and slow > 0):
+            raise InputError(f"{self.track} was changed by hand: slow is {slow!r}; animate again")
+        times = made.times / slow  # those of the simulation
+        return Observed(times, made.states[self.object], scene, made.world)

@@ -22,6 +22,7 @@ from .source import Source
 from .spec import (
     LONGEST,
     MOST_FPS,
+    SLOWEST,
     ObjectFields,
     ObjectSpec,
     Physics,
@@ -46,6 +47,7 @@ def animate(
     physics: Physics | None = None,
     seconds: float | None = None,
     fps: float = 24.0,
+    slow: float = 1.0,
     goal: str | None = None,
     loose: bool = False,
     complete: bool = True,
@@ -71,7 +73,9 @@ def animate(
             procedure.
         seconds: length of the animation. Default: until everything rests, at least 2 and at most
             6; 2 with a named motion, a prediction, a goal, and in the paper's procedure.
-        fps: frames per second.
+        fps: frames per second of the animation.
+        slow: slow motion, 1 to 20: so many times more frames of the same ``seconds`` are simulated,
+            and shown at the same ``fps``.
         goal: find a push that reaches this goal: "land at X Z" or "displace DX DY DZ".
         loose: let every other detected object be knocked over; it sleeps until it is hit.
         complete: complete each selection: add the Gaussians it missed (the object's inside, its
@@ -105,20 +109,22 @@ def animate(
         planes=tuple(s for s in solids if isinstance(s, Plane)),
         boxes=tuple(s for s in solids if isinstance(s, Box)),
     )  # fmt: skip
-    times = frame_times(most_seconds(seconds, spec.objects, physics, goal), fps)
+    longest = most_seconds(seconds, spec.objects, physics, goal)
+    times = frame_times(longest, fps, slow)
     if goal is not None:
         _refuse_motions(spec.objects)
     setup = prepare(scene, spec, progress=progress)
     if goal is not None:
-        setup = aimed(setup, goal, times, progress)
+        setup = aimed(setup, goal, frame_times(longest, fps), progress)
     states = setup.simulate(times, progress)
     if seconds is None:
         times, states = until_rest(times, states)
     length = float(times[-1]) if seconds is None else seconds
-    about = changed(setup.about(), seconds=length, fps=fps, goal=goal)
+    about = changed(setup.about(), seconds=length, fps=fps, slow=slow, goal=goal)
     if goal is not None:
         about = changed(about, goal_missed_by=misses(setup, goal, states))
-    return setup.animation(times, states, about=about, show_floor=show_floor, shadow=shadow)
+    shown = torch.arange(len(times), dtype=torch.float64) / fps
+    return setup.animation(shown, states, about=about, show_floor=show_floor, shadow=shadow)
 
 
 def most_seconds(
@@ -145,15 +151,26 @@ def until_rest(times: Times, states: StateTensor) -> tuple[Times, StateTensor]:
     return times[shown], states[shown]
 
 
-def frame_times(seconds: float, fps: float) -> Times:
-    """Times of all frames: the first at 0, the last at ``seconds`` or just before."""
+def frame_times(seconds: float, fps: float, slow: float = 1.0) -> Times:
+    """Simulated times of all frames: the first at 0, the last at ``seconds`` or just before.
+
+    There are ``slow`` times ``fps`` frames in a simulated second.
+    """
     if not 0 < seconds <= LONGEST:
         raise InputError(f"seconds: expected more than 0 and up to {LONGEST:g}, got {seconds:g}")
     if not 0 < fps <= MOST_FPS:
         raise InputError(
             f"fps: expected more than 0 and up to {MOST_FPS:g} frames per second, got {fps:g}"
         )
-    times = torch.arange(int(seconds * fps + 1e-6) + 1, dtype=torch.float64) / fps
+    if not 1 <= slow <= SLOWEST:
+        raise InputError(f"{argument('slow')}: expected 1 to {SLOWEST:g}, got {slow:g}")
+    rate = fps * slow
+    if rate > MOST_FPS:
+        raise InputError(
+            f"{argument('slow')} times {argument('fps')}: expected up to {MOST_FPS:g} frames per "
+            f"simulated second, got {slow:g} times {fps:g}; reduce one of them"
+        )
+    times = torch.arange(int(seconds * rate + 1e-6) + 1, dtype=torch.float64) / rate
     if len(times) < 2:
         raise InputError(
             f"expected at least two frames, got {seconds:g} s at {fps:g} frames per second; "

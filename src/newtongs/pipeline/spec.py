@@ -34,8 +34,9 @@ LONGEST = 600.0  # seconds
 STRONGEST = 100.0  # gravity
 NEWTONIAN = ("analytic", "structured")  # dynamics that take any gravity
 MOST_FPS = 1000.0
+SLOWEST = 20.0  # times slower than real time
 ARGUMENTS = (  # of animate besides the fields of an object, for errors
-    "objects", "place", "physics", "seconds", "fps", "goal", "loose", "complete", "solids", "up",
+    "objects", "place", "physics", "seconds", "fps", "slow", "goal", "loose", "complete", "solids", "up",
     "floor_height", "meters_per_unit", "cameras", "show_floor", "shadow", "progress",
 )  # fmt: skip
 

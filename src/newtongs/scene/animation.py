@@ -78,7 +78,12 @@ class About:
     ghosts_removed: int = 0
     """Number of Gaussians removed as copies of an object."""
     seconds: float = 0.0
+    """Simulated seconds."""
     fps: float = 0.0
+    """Frames per second of the animation's times."""
+    slow: float = 1.0
+    """How many times slower than real time it plays: its times are the simulated ones times this
+    factor. Velocities in its states are those of the simulation."""
     up: tuple[float, ...] = ()
     """Up direction of the scene."""
     floor: float = 0.0
