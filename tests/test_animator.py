@@ -10,11 +10,13 @@ import torch
 import newtongs
 from newtongs import InputError
 from newtongs.base import rotations
+from newtongs.base.errors import InputWarning
 from newtongs.base.state import State
 from newtongs.dynamics import Box, Dynamics, Plane
 from newtongs.formats.files import save
 from newtongs.pipeline.bodies import DROP, TOSS
 from newtongs.pipeline.pick import pick
+from newtongs.pipeline.prepare import prepare
 from newtongs.pipeline.run import frame_times, most_seconds
 from newtongs.pipeline.source import Source, floor_of
 from newtongs.pipeline.spec import PAPER, ObjectSpec, Physics, Place, SceneSpec
@@ -710,3 +712,69 @@ def test_a_goal_is_played_in_the_world_and_its_miss_is_told():
 def test_a_goal_on_the_moon():
     words = {"goal": "land at 0.8 0", "physics": Physics(gravity=1.62)}
     assert newtongs.animate(box(), **words, **ALONE).about.goal_missed_by[0] < 0.15
+
+
+# --- copies --------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("count", [2, 5, 17, 50])
+def test_copies_start_apart_and_above(count):
+    spec = SceneSpec((ObjectSpec("all"),), up=(0, 1, 0), floor_height=-0.2, copies=count)
+    setup = prepare(box(), spec)
+    assert len(setup.bodies) == setup.layout.pushed == count
+    assert setup.layout.names[1:] == ("copy of object 0",) * (count - 1)
+    p = torch.stack([State(body.z0).p for body in setup.bodies])
+    low, high = (torch.from_numpy(x) for x in setup.bodies[0].shape.bounds)
+    for k in range(1, count):
+        assert ((p[k] - p[:k]).abs() > high - low).any(-1).all()
+        assert p[k, 1] - p[0, 1] > (high - low)[1]
+        assert torch.allclose(setup.bodies[k].z0[3:], setup.bodies[0].z0[3:], atol=1e-4)
+        assert setup.bodies[k].shape is setup.bodies[0].shape
+    spread = p.amax(0) - p.amin(0)
+    assert spread[1] < 3 * max(spread[0], spread[2]) or count < 5
+
+
+def test_copies_fall_and_pile_up():
+    animation = newtongs.animate(box(), copies=4, seconds=2, **ALONE)
+    assert [one.copy_of for one in animation.about.objects] == [None, 0, 0, 0]
+    assert int((animation.scene.ids == 3).sum()) == 1200
+    paths = torch.stack([physics_path(animation, i) for i in range(4)])
+    end = paths[:, -1]
+    assert (end[:, 1] > 0).all()
+    assert (end[1:, 1] < paths[1:, 0, 1]).all()
+    assert torch.pdist(end).min() > 0.2  # none inside another
+
+
+def test_loose_objects_follow_the_copies():
+    words = {"loose": True, "up": (0, 1, 0), "floor_height": 0.0, "seconds": 0.3}
+    plain = newtongs.animate(two_boxes(), **words)
+    made = newtongs.animate(two_boxes(), copies=3, **words)
+    assert [one.loose for one in made.about.objects] == [False] * 3 + [True]
+    old, new = plain.scene.object(1), made.scene.object(3)
+    assert torch.equal(old.means, new.means)
+    assert len(made.scene) == len(plain.scene) + 2 * len(plain.scene.object(0))
+
+
+def test_copies_that_start_inside_something_give_a_warning():
+    ceiling = plate(half=2.0, n=20000, shift=(0.0, 0.75, 0.0))
+    thing = moved(box(), shift=torch.tensor([0.0, 0.2, 0.0]))
+    scene = join(thing.replace(ids=torch.zeros(1200)), plate(half=2.0), ceiling)
+    with pytest.warns(InputWarning, match="of the copies starts inside other objects"):
+        newtongs.animate(scene, copies=2, up=(0, 1, 0), seconds=0.1)
+
+
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        ({"copies": 0}, "copies: expected 1 to 50, got 0"),
+        ({"copies": 51}, "expected 1 to 50, got 51"),
+        ({"copies": 26, "objects": [ObjectSpec("id:0"), ObjectSpec("id:1")]}, "1 to 25 of each"),
+        ({"copies": 2, "goal": "land at 1 0"}, "goal is for one object"),
+        ({"copies": 2, "motion": "free_fall"}, "pass through each other"),
+        ({"copies": 2, "physics": Physics("context")}, "pass through each other"),
+        ({"copies": 2, "physics": Physics(contact="paper")}, "need contact 'world'"),
+    ],
+)
+def test_copies_that_cannot_be(options, said):
+    with pytest.raises(InputError, match=said):
+        newtongs.animate(two_boxes(), **options)

@@ -31,7 +31,7 @@ PAPER_WORDS = {"dynamics": "learned", "scale": "free", "contact": "paper", "fram
 REFUSED_BY_PAPER = (
     "checkpoint", "hollow", "keep_ghosts", "friction", "loose", "motion", "plane", "box",
     "background", "height", "ground", "at", "turn", "lift", "meters_per_unit", "azimuth",
-    "elevation", "camera_path", "gravity",
+    "elevation", "camera_path", "gravity", "copies",
 )  # fmt: skip
 
 
@@ -238,6 +238,9 @@ class Animate(Picture):
     motion: str | None = None
     """Move the object along a motion of State-32 (free_fall, rolling_with_friction, ...). It pushes
     other objects and nothing pushes it. `newtongs figure motions` draws all 32."""
+    copies: int = 1
+    """How many of each selected object there are, up to 50. The others start above it, in layers,
+    and fall."""
     push: tuple[str, ...] = ()
     """Several objects, each with its own push, instead of the flags above: "select=cluster:0
     velocity=1,3,0 spin=0,0,-4 restitution=0.8" "select=cluster:1 velocity=0,0,0"."""
@@ -353,10 +356,10 @@ class Animate(Picture):
         self.write(animation, self.out, scene_name(self.scene), self.backdrop(), source)
 
     def shown(self) -> "Scenes":
-        """The scenes that a frame is made of."""
+        """The scenes that a frame is made of, at most: a copy is no larger than its scene."""
         from ..pipeline.source import open_source
 
-        found = [open_source(self.scene, self.axes, self.level).scene]
+        found = [open_source(self.scene, self.axes, self.level).scene] * self.copies
         if self.background is not None:
             found.append(open_source(self.background, self.background_axes).scene)
         return found
@@ -373,6 +376,7 @@ class Animate(Picture):
             return animate(
                 open_source(self.scene, self.axes, self.level),
                 objects=self.objects(),
+                copies=self.copies,
                 place=self.place(),
                 physics=self.physics(),
                 seconds=self.seconds,
@@ -445,7 +449,10 @@ class Animate(Picture):
             Goal.parse(self.goal)
         from ..pipeline.spec import SceneSpec
 
-        SceneSpec(tuple(self.objects()), self.physics(), place=self.place(), loose=self.loose)
+        objects, physics = tuple(self.objects()), self.physics()
+        SceneSpec(objects, physics, place=self.place(), loose=self.loose, copies=self.copies)
+        if self.goal is not None and self.copies > 1:
+            raise InputError("--goal is for one object; leave out --copies")
 
     def check_engine(self) -> None:
         """Refuse flags that the chosen engine ignores."""

@@ -60,7 +60,7 @@ def report(animation: "Animation") -> None:
     from ..base.types import GRAVITY, Y
 
     about, up = animation.about, [round(x, 3) + 0.0 for x in animation.world.up.tolist()]
-    pushed = [one for one in about.objects if not one.loose]
+    pushed = [one for one in about.objects if not one.loose and one.copy_of is None]
     for one in pushed:
         count = int((animation.scene.ids == one.id).sum())
         selected = re.sub(r"^object (\d+)", r"id \1 of the scene", one.selected.split(",")[0])
@@ -70,8 +70,12 @@ def report(animation: "Animation") -> None:
         push = f"--motion {one.motion}" if one.motion else push
         print(f"  starts at {short(at.tolist())} in physics units; {push}")
         print(f"  {ending(animation, one.id)}")
-    if len(about.objects) > len(pushed):
-        print(f"loose: {len(about.objects) - len(pushed)} more objects, asleep until hit")
+    copies = sum(one.copy_of is not None for one in about.objects)
+    if copies:
+        print(f"copies: {copies} more objects, above")
+    if any(one.loose for one in about.objects):
+        loose = sum(one.loose for one in about.objects)
+        print(f"loose: {loose} more objects, asleep until hit")
     gravity = "" if about.gravity == -GRAVITY[Y] else f", gravity {about.gravity:g}"
     print(
         f"floor {about.floor_is}: {animation.world.floor + 0.0:.4g} along up {up}; "

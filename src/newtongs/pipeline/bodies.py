@@ -60,9 +60,13 @@ def make_bodies(
     physics, world = spec.physics, spec.physics.contact == "world"
     for i in layout.indices:
         known = shapes[i] if i < len(shapes) else None
+        if len(spec.objects) <= i < layout.pushed:  # a copy
+            known = bodies[i % len(spec.objects)].shape
         if progress is not None and world and known is None:
             progress("shapes", i + 1, len(layout.indices))
-        one = spec.objects[i] if i < layout.pushed else None
+        one = spec.spec_of(i) if i < layout.pushed else None
+        if one is not None and spec.copies > 1 and one.velocity is None and one.spin is None:
+            one = changed(one, velocity=DROP[0], spin=DROP[1])  # no toss against what falls
         z0 = initial_state(layout, i, one)
         z0 = rigid_state(z0) if physics.scale == "rigid" else z0
         shape = (known or shape_of(layout, i, z0)) if world else None

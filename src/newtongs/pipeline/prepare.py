@@ -21,7 +21,7 @@ from ..physics.bodies import Body
 from ..physics.colliders import Collider
 from ..physics.shapes import Shape
 from ..physics.simulation import EngineName, Simulation
-from ..scene.animation import About, Animation, ObjectAbout
+from ..scene.animation import About, Animation, ObjectAbout, continuous
 from ..scene.gaussians import GaussianScene
 from ..scene.shadows import ShadowName
 from ..scene.transform import Form
@@ -29,6 +29,7 @@ from ..scene.world_frame import WorldFrame
 from ..segment.cutout.cache import Memory
 from ..segment.floor.finding import FloorPlane
 from .bodies import make_bodies, raise_for_motions, refuse_inside
+from .copies import with_copies
 from .pick import Layout, lifted_scale, main_object, pick, restored
 from .place import TYPICAL_SCALE, set_into_place, settle
 from .source import Source, floor_of, open_source
@@ -121,10 +122,12 @@ class Setup:
     def _about_object(self, index: int) -> ObjectAbout:
         body, loose = self.bodies[index], index >= self.layout.pushed
         x, (velocity, spin) = State(body.z0), world_rates(body.z0)
+        one, asked = index % len(self.spec.objects), len(self.spec.objects)
         return ObjectAbout(
             index, self.layout.names[index], velocity, spin, float(x.m), float(x.e),
-            body.friction, float(x.mu), None if loose else self.spec.objects[index].motion, loose,
+            body.friction, float(x.mu), None if loose else self.spec.objects[one].motion, loose,
             0 if body.shape is None else len(body.shape.pieces),
+            None if loose or index < asked else one,
         )  # fmt: skip
 
     def animation(
@@ -137,7 +140,7 @@ class Setup:
         """
         paths = list(self.frame.state_to_scene(states.transpose(0, 1).double()))
         literal = self.spec.physics.literal  # the paper draws only the scene itself
-        still = [i for i, z in enumerate(paths) if not displaced(z, z[0]).any()]
+        still = [i for i, z in enumerate(paths) if not _moves(z)]
         layout = restored(self.layout, still)
         shown = layout.scene
         if show_floor and not literal:
@@ -182,7 +185,7 @@ def prepare(
     layout = pick(source, spec, floor, memory)
     if spec.place is not None:
         layout = set_into_place(layout, spec.place, spec.meters_per_unit)
-    settled = settle(layout, spec)
+    settled = with_copies(settle(layout, spec), spec.copies)
     layout = raise_for_motions(settled, spec.objects, spec.physics.seed)
     shapes = [] if reuse is None else [_same_shape(reuse, layout, i) for i in layout.indices]
     bodies = make_bodies(layout, spec, shapes, progress)
@@ -235,12 +238,24 @@ def _three(x: Vec3) -> Vector:
     return a, b, c
 
 
-def displaced(z: StateTensor, at: StateTensor) -> Tensor:
-    """In which frames ``(T,)`` an object with states ``(T, 22)`` is visibly not ``at (22,)``."""
-    x, there = State(z), State(at)
-    far = (x.p - there.p).abs().amax(-1) > AT_REST * there.s.mean()
-    turn = torch.minimum((x.q - there.q).abs().amax(-1), (x.q + there.q).abs().amax(-1))
-    return far | (turn > AT_REST) | (x.s != there.s).any(-1)
+def moving(z: StateTensor, frames: int) -> Tensor:
+    """Whether an object with states ``(T, 22)`` moves in the ``frames`` after each one ``(T,)``."""
+    pose, out = _pose(z), torch.zeros(len(z), dtype=torch.bool)
+    for k in range(1, min(frames + 1, len(z))):
+        out[:-k] |= ((pose[k:] - pose[:-k]).abs() > AT_REST).any(-1)
+    return out
+
+
+def _moves(z: StateTensor) -> bool:
+    """Whether an object with states ``(T, 22)`` ever moves."""
+    pose = _pose(z)
+    return bool(((pose - pose[0]).abs() > AT_REST).any())
+
+
+def _pose(z: StateTensor) -> Tensor:
+    """Position and size over the size at the start, and rotation ``(T, 10)``."""
+    x = State(z)
+    return torch.cat([torch.cat([x.p, x.s], -1) / x.s[0].mean(), continuous(x.q)], -1)
 
 
 def _shadow(layout: Layout) -> ShadowName:

@@ -17,7 +17,7 @@ from ..physics.bodies import lowest
 from ..scene.animation import Animation
 from ..scene.cameras import Camera
 from ..scene.gaussians import GaussianScene
-from .prepare import Setup, displaced, prepare
+from .prepare import Setup, moving, prepare
 from .source import Source
 from .spec import (
     LONGEST,
@@ -43,6 +43,7 @@ def animate(
     scene: GaussianScene | Source | Path | str,
     *,
     objects: Sequence[ObjectSpec] | None = None,
+    copies: int = 1,
     place: Place | None = None,
     physics: Physics | None = None,
     seconds: float | None = None,
@@ -68,6 +69,7 @@ def animate(
             :func:`newtongs.pipeline.source.open_source` returns.
         objects: the objects to move; or give the fields of a single :class:`ObjectSpec` as
             arguments.
+        copies: how many of each object there are; the others start above it, in layers.
         place: another scene to place the objects in.
         physics: how objects move; :data:`newtongs.pipeline.spec.PAPER` is the paper's exact
             procedure.
@@ -104,7 +106,7 @@ def animate(
     spec = SceneSpec(
         (single_object(**one),) if objects is None else tuple(objects), physics,
         SHORTEST_FILM if seconds is None else seconds, up, floor_height,
-        meters_per_unit, place, loose, cameras=cameras,
+        meters_per_unit, place, loose, cameras=cameras, copies=copies,
         complete=complete and not (isinstance(physics, Physics) and physics.literal),
         planes=tuple(s for s in solids if isinstance(s, Plane)),
         boxes=tuple(s for s in solids if isinstance(s, Box)),
@@ -113,6 +115,10 @@ def animate(
     times = frame_times(longest, fps, slow)
     if goal is not None:
         _refuse_motions(spec.objects)
+        if copies > 1:
+            raise InputError(
+                f"{argument('goal')} is for one object; leave out {argument('copies')}"
+            )
     setup = prepare(scene, spec, progress=progress)
     if goal is not None:
         setup = aimed(setup, goal, frame_times(longest, fps), progress)
@@ -145,8 +151,9 @@ def most_seconds(
 
 def until_rest(times: Times, states: StateTensor) -> tuple[Times, StateTensor]:
     """Cut times and states ``(T, K, 22)`` shortly after the last visible movement."""
-    moving = torch.stack([displaced(z, z[-1]) for z in states.transpose(0, 1)]).any(0)
-    last = float(times[moving].max()) if moving.any() else 0.0
+    hold = max(round(HOLD * (len(times) - 1) / float(times[-1])), 1)  # frames
+    moved = torch.stack([moving(z, hold) for z in states.transpose(0, 1)]).any(0)
+    last = float(times[moved].max()) if moved.any() else 0.0
     shown = times <= max(last + HOLD, SHORTEST_FILM) + 1e-9
     return times[shown], states[shown]
 

@@ -34,10 +34,12 @@ LONGEST = 600.0  # seconds
 STRONGEST = 100.0  # gravity
 NEWTONIAN = ("analytic", "structured")  # dynamics that take any gravity
 MOST_FPS = 1000.0
+MOST_COPIES = 50  # objects and copies together, where there are copies
 SLOWEST = 20.0  # times slower than real time
 ARGUMENTS = (  # of animate besides the fields of an object, for errors
-    "objects", "place", "physics", "seconds", "fps", "slow", "goal", "loose", "complete", "solids", "up",
-    "floor_height", "meters_per_unit", "cameras", "show_floor", "shadow", "progress",
+    "objects", "copies", "place", "physics", "seconds", "fps", "slow", "goal", "loose", "complete",
+    "solids", "up", "floor_height", "meters_per_unit", "cameras", "show_floor", "shadow",
+    "progress",
 )  # fmt: skip
 
 
@@ -276,6 +278,8 @@ class SceneSpec:
     """Additional solid boxes, in the physics frame."""
     cameras: Sequence[Camera] | None = None
     """Cameras of the capture, for selections made in pictures."""
+    copies: int = 1
+    """How many of each pushed object there are. The others start above it, in layers."""
 
     def __post_init__(self) -> None:
         if not isinstance(self.physics, Physics):
@@ -291,12 +295,34 @@ class SceneSpec:
             )
         if not self.objects:
             raise InputError("objects: expected at least one, got none")
+        if self.copies != 1:
+            self._check_copies()
         if self.up is not None:
             object.__setattr__(self, "up", tuple(float(x) for x in self.up))
         if self.physics.literal:
             self._refuse_beside_paper()
         filled = tuple(completed(one, self.physics) for one in self.objects)
         object.__setattr__(self, "objects", filled)
+
+    def _check_copies(self) -> None:
+        """Refuse copies where there are too many, or where they would pass through each other."""
+        most = MOST_COPIES // len(self.objects)
+        if not 1 <= self.copies <= most:
+            each = f" of each of {len(self.objects)} objects" if len(self.objects) > 1 else ""
+            raise InputError(f"{argument('copies')}: expected 1 to {most}{each}, got {self.copies}")
+        if self.physics.contact == "paper":
+            raise InputError(
+                "copies need contact 'world'; in the paper's engine objects never collide"
+            )
+        if self.physics.predicted or any(one.motion for one in self.objects):
+            raise InputError(
+                f"{argument('copies')}: copies that follow a motion or a prediction would pass "
+                "through each other; push the objects instead"
+            )
+
+    def spec_of(self, index: int) -> ObjectSpec:
+        """What a pushed object, or a copy of one, should do."""
+        return self.objects[index % len(self.objects)]
 
     def _refuse_beside_paper(self) -> None:
         """Refuse what the paper does not have: surfaces besides the floor, places, and units."""
@@ -315,7 +341,7 @@ class SceneSpec:
         selectors = tuple(one.select for one in self.objects)
         physics = self.physics.contact, self.physics.literal, self.physics.solid
         floor = self.up, self.floor_height, self.meters_per_unit
-        around = self.loose, self.complete, self.planes, self.boxes
+        around = self.loose, self.complete, self.planes, self.boxes, self.copies
         starts = self.starts, self.seconds if any(self.starts) else None
         return selectors, starts, physics, floor, around, id(self.place), id(self.cameras)
 

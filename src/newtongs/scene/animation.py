@@ -64,6 +64,8 @@ class ObjectAbout:
     """Whether it moves only when hit."""
     pieces: int = 0
     """Number of convex pieces of its shape; 0 for a ball and in the paper's engine."""
+    copy_of: int | None = None
+    """The object that it is a copy of, if any."""
 
 
 @dataclass(frozen=True)
