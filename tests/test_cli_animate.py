@@ -254,8 +254,9 @@ def test_a_missing_extra_is_named_before_the_work(
     """The scene is not even read: this one could not be."""
     monkeypatch.setitem(sys.modules, missing, None)
     monkeypatch.delitem(sys.modules, "newtongs.render.gsplat_backend", raising=False)
+    ending = "json" if command == "replay" else "ply"
     with pytest.raises(SystemExit) as stop:
-        run(command, bad_file(tmp_path / "bad.ply"), "--out", tmp_path / "out", *words)
+        run(command, bad_file(tmp_path / f"bad.{ending}"), "--out", tmp_path / "out", *words)
     assert stop.value.code == 2
     assert extra in capsys.readouterr().err
     assert not (tmp_path / "out").exists()

@@ -548,7 +548,6 @@ class Replay(Picture):
         """Load and export."""
         if not self.file.name:
             raise InputError("no file given; name a .json written by newtongs animate")
-        self.check_output(self.out)
         if self.file.suffix.lower() != ".json" or self.file.name.lower().endswith("meta.json"):
             raise InputError(
                 f"replay reads the .json of an animation, got {self.file}; if it is a scene, "
@@ -556,6 +555,7 @@ class Replay(Picture):
             )
         if not self.file.is_file():
             raise InputError(f"no file {self.file}; name a .json written by newtongs animate")
+        self.check_output(self.out)
         from ..exports.replay import load_animation
 
         animation = load_animation(self.file)
