@@ -448,7 +448,7 @@ def desk_by_the_wall(r):
     stool = thing("purple_cylinder", (0.1, 0.2), height=0.5, dense=2, id_=3)
     place = room(2.0, 2.5, 3500, r, sides=2, ceiling=False)
     return Composed(
-        join(desk, screen, mug, stool, place), size=0.5, floors=(0.0, 0.75), objects=((3,),)
+        join(desk, screen, mug, stool, place), size=0.5, floors=(0.0, 0.75), objects=((3,), (0,))
     )
 
 

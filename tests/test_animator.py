@@ -714,6 +714,47 @@ def test_a_goal_on_the_moon():
     assert newtongs.animate(box(), **words, **ALONE).about.goal_missed_by[0] < 0.15
 
 
+# --- floors that are not captured ----------------------------------------------------------------
+
+
+def drawn(animation, scene):
+    """What is drawn besides the capture: centres in the physics frame."""
+    assert len(animation.scene) >= len(scene)
+    return animation.world.to_physics(animation.scene.means[len(scene) :])
+
+
+def test_a_given_floor_is_drawn_under_a_single_object():
+    thing = box()
+    words = {"select": "all", "up": (0, 1, 0), "floor_height": -0.6, "seconds": 0.5}
+    disc = drawn(newtongs.animate(thing, **words), thing)
+    assert len(disc) > 1000
+    assert disc[:, 1].abs().max() < 1e-4
+    assert not len(drawn(newtongs.animate(thing, show_floor=False, **words), thing))
+
+
+@pytest.mark.parametrize("contact", ["world", "paper"])
+def test_a_given_floor_is_drawn_where_something_lands_on_nothing(contact):
+    """A capture of half a floor: pushed to the right, the box leaves it."""
+    half = plate(n=40000)
+    half = half[half.means[:, 0] < 0.5]
+    thing = moved(box(), shift=torch.tensor([0.0, 0.2, 0.0]))
+    scene = join(thing.replace(ids=torch.zeros(1200)), half)
+    words = {
+        "up": (0, 1, 0),
+        "floor_height": 0.0,
+        "seconds": 1.0,
+        "friction": 0.1,
+        "spin": (0, 0, 0),
+    }
+    words |= {"physics": Physics(contact=contact), "meters_per_unit": 1.0, "complete": False}
+    left = newtongs.animate(scene, velocity=(-1, 1, 0), **words)
+    assert not len(drawn(left, scene))
+    right = newtongs.animate(scene, velocity=(2.5 if contact == "world" else 9, 1, 0), **words)
+    disc = drawn(right, scene)
+    assert len(disc) > 1000
+    assert disc[:, 0].min() > 0.5
+
+
 # --- copies --------------------------------------------------------------------------------------
 
 

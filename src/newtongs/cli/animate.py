@@ -269,7 +269,8 @@ class Animate(Picture):
     up: tuple[float, ...] | None = None
     """Up direction of the scene: x y z. Default: estimated."""
     floor: float | None = None
-    """Height of the floor along up, in scene units. Default: estimated."""
+    """Height of the floor along up, in scene units; drawn where an object lands and nothing is
+    captured. Default: estimated."""
     axes: str | None = None
     """Where +x, +y and +z of the file point, if not as its format defines: RDF (right, down, front)
     for an .spz with the axes of a .ply; RUB, LUF, RBU, ..."""

@@ -1,4 +1,8 @@
-"""What is drawn in addition to the capture: assumed floors, and given planes and boxes."""
+"""What is drawn in addition to the capture: floors it does not show, given planes and boxes.
+
+A given floor may be far from anything captured. It is drawn where an object comes down to it and no
+Gaussian is near.
+"""
 
 from collections.abc import Sequence
 
@@ -7,20 +11,23 @@ import torch
 from torch import Tensor
 
 from ..base.state import State
-from ..base.types import StateTensor
+from ..base.types import StateTensor, Y
+from ..dynamics.floor import support_radius
 from ..dynamics.surfaces import Box, Plane
 from ..physics.bodies import Body, lowest
 from ..physics.colliders import within_any
 from ..scene.frames import ALWAYS
 from ..scene.gaussians import BACKGROUND, GaussianScene, join
-from ..scene.similarity import extent, floor_disc, panel
+from ..scene.similarity import VISIBLE, extent, floor_disc, panel
 from ..scene.world_frame import WorldFrame
 from .pick import Layout
-from .spec import SceneSpec
+from .spec import FloorOrigin, SceneSpec
 from .surroundings import Fixed
 
 DISC = 3.0  # margin of the visible floor around the path, in heights of the object
-NEAR = 0.02  # fraction of an object's size: coming this close to the lower floor makes it visible
+NEAR = 0.02  # fraction of an object's size: coming this close to a floor, it touches it
+SHOWN = 0.5  # fraction of it: so near along a given floor, a Gaussian shows where the floor is
+FLUSH = 0.1  # fraction of it: so near to the height of a given floor, a Gaussian is part of it
 
 
 def presence_of(layout: Layout, count: int) -> Tensor | None:
@@ -38,7 +45,7 @@ def with_visible_floors(
     states: Sequence[StateTensor],
     spec: SceneSpec,
 ) -> GaussianScene:
-    """Add a disc for an assumed floor, and panels for the given planes and boxes.
+    """Add a disc for a floor that is not visible, and panels for the given planes and boxes.
 
     ``states`` holds the states of each object ``(T, 22)``, in scene coordinates.
     """
@@ -49,8 +56,11 @@ def with_visible_floors(
     middle, reach = (ends[0] + ends[1]) / 2, float((ends[1] - ends[0]).norm()) / 2
     radius = reach + DISC * (high - low)
     drawn = []
-    if layout.alone and layout.endless and layout.floor_origin.assumed:
+    given = layout.floor_origin is FloorOrigin.GIVEN
+    if layout.alone and layout.endless and (given or layout.floor_origin.assumed):
         drawn.append(floor_disc(frame, middle, radius))
+    elif given:
+        drawn.append(_missing(floor_disc(frame, middle, radius), layout, bodies, states))
     elif fixed.lower is not None and _reaches(layout, bodies, states, fixed.lower):
         below = WorldFrame.of_floor(
             frame.up, frame.floor + fixed.lower / frame.scale, scale=frame.scale
@@ -59,7 +69,28 @@ def with_visible_floors(
     center = frame.to_physics(middle)
     drawn += [panel(frame, *_patch(plane, center, radius * frame.scale)) for plane in spec.planes]
     drawn += [panel(frame, *face) for box in spec.boxes for face in _faces(box)]
+    drawn = [each for each in drawn if len(each)]
     return join(layout.scene, *drawn) if drawn else layout.scene
+
+
+def _missing(
+    disc: GaussianScene, layout: Layout, bodies: Sequence[Body], states: Sequence[StateTensor]
+) -> GaussianScene:
+    """The part of a disc in a given floor that is not captured, if an object lands there."""
+    from scipy.spatial import cKDTree
+
+    rest = layout.scene[(layout.scene.ids == BACKGROUND) & layout.ever_after]
+    x = layout.frame.to_physics(rest.means[rest.opacities >= VISIBLE]).double().numpy()
+    for body, z in zip(bodies, map(layout.frame.state_to_physics, states), strict=True):
+        p = State(z).p.double()
+        low = p[:, Y] - support_radius(z) if body.shape is None else lowest(body, z)
+        size = 2 * float(support_radius(z[0])) if body.shape is None else body.shape.size
+        floor = cKDTree(x[abs(x[:, Y]) < FLUSH * size][:, ::2])
+        landed = p[low < NEAR * size][:, ::2].numpy()
+        if (floor.query(landed)[0] > SHOWN * size).any():
+            at = layout.frame.to_physics(disc.means).double().numpy()[:, ::2]
+            return disc[torch.from_numpy(floor.query(at)[0] > SHOWN * size)]
+    return disc[:0]
 
 
 def _reaches(

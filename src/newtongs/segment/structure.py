@@ -1,8 +1,9 @@
 """The planes of a room: floor, walls, ceiling, table tops, shelves, cupboard fronts.
 
-Most surfaces of a room share a few normals. Along each of these directions the points are sorted by height; where many lie at one height and are
-connected over a long way, there is a plane. Walls bow and boards sag, so each plane then grows over
-its smooth surroundings until a crease, an edge or another colour stops it.
+Most surfaces of a room share a few normals. Along each of these directions the points are sorted
+by height; where many lie at one height and are connected over a long way, there is a plane. Walls
+bow and boards sag, so each plane then grows over its smooth surroundings until a crease, an edge or
+another colour stops it.
 
 A plane shorter than a fraction of the scene is a face of something and no part of the room.
 """
@@ -19,12 +20,14 @@ from .surface import SurfacePoints
 
 LEAST_AREA = 8e-4  # of the surface: planes with less are not searched
 LONG = 0.16  # of the scene's size: shorter planes are faces of things
+LONG_PART = 0.35  # of a piece of furniture: its shorter planes carry nothing
 JOINING = 0.06  # the same for parts of a longer plane at the same height
 ALIGNED = 0.9  # cosine between the normals of a plane and its points
 LEVEL, UPRIGHT = 0.97, 0.2  # cosines to up of planes that are level, and upright
 DIRECTIONS, MOST_DIRECTIONS, SAMPLED = 2000, 10, 8000  # searched, found at most; points for it
 NARROW, WIDE = 0.99, 0.92  # cosines: of normals that agree, and of directions that are one
-THICK = 1.2  # spacings: points of a plane are this near to it
+SPARSE = 0.15  # of the density on a plane: where there is less, it ends
+THINNEST, THICK = 0.2, 1.2  # spacings: least and largest thickness of a plane to either side
 BOWED = 4.0  # spacings up to which a plane grows away from itself
 SMOOTH, ALIKE = 0.95, 0.2  # cosine of normals and distance of colours of points that grow together
 MOST_PLANES = 60  # of one direction
@@ -40,6 +43,8 @@ class RoomPlane(NamedTuple):
     """Length and width, scene units."""
     area: float
     """Share of the surface, before growth."""
+    thickness: float
+    """Distance from the plane that its points keep, scene units."""
 
 
 class Structure(NamedTuple):
@@ -54,7 +59,7 @@ class Structure(NamedTuple):
         return np.array([abs(p.normal @ up) > LEVEL for p in self.planes], bool)
 
 
-def room_structure(points: SurfacePoints, up: Array | None = None) -> Structure:
+def room_structure(points: SurfacePoints, up: Array | None = None, long: float = LONG) -> Structure:
     """All long planes of a scene along its main directions; if up is given, level and upright."""
     free = np.ones(len(points.x), bool)
     directions = main_directions(points)
@@ -62,7 +67,7 @@ def room_structure(points: SurfacePoints, up: Array | None = None) -> Structure:
         upright = directions[abs(directions @ up) < UPRIGHT]
         upright -= (upright @ up)[:, None] * up
         directions = np.concatenate([up[None], upright / np.linalg.norm(upright, axis=1)[:, None]])
-    found = [each for normal in directions for each in _sweep(points, normal, free)]
+    found = [each for normal in directions for each in _sweep(points, normal, free, long)]
     of = np.full(len(points.x), -1)
     for k, (_, rows) in enumerate(found):
         of[rows] = k
@@ -99,33 +104,55 @@ def _hemisphere(count: int) -> Array:
     return np.stack([r * np.cos(turn), r * np.sin(turn), z], -1)
 
 
-def _sweep(points: SurfacePoints, normal: Array, free: Array) -> list[tuple[RoomPlane, Array]]:
+def _sweep(
+    points: SurfacePoints, normal: Array, free: Array, long: float
+) -> list[tuple[RoomPlane, Array]]:
     """Planes with this normal and the rows on them, the fullest first; they are no longer free."""
     h = points.spacing
     height = points.x @ normal
     open_ = free & (abs(points.normals @ normal) > ALIGNED)
     out: list[tuple[RoomPlane, Array]] = []
-    low, bins = float(height.min()), 0.5 * h
+    low, bins = float(height.min()), 0.25 * h
     for _ in range(MOST_PLANES):
         rows = np.flatnonzero(open_)
         if not len(rows):
             break
         cells = ((height[rows] - low) / bins).astype(int)
-        filled = np.convolve(np.bincount(cells, points.area[rows]), np.ones(4), "same")
+        filled = np.convolve(np.bincount(cells, points.area[rows]), np.ones(2), "same")
         if filled.max() < LEAST_AREA:
             break
         at = low + int(filled.argmax()) * bins
-        near = rows[abs(height[rows] - at) < 2 * h]
+        near = rows[abs(height[rows] - at) < 0.4 * h]
         at = float(np.average(height[near], weights=points.area[near]))
-        open_[rows[abs(height[rows] - at) < 0.6 * h]] = False
-        for plane, part in _parts(points, normal, at, rows[abs(height[rows] - at) < THICK * h]):
-            out.append((plane, part))
+        near = rows[abs(height[rows] - at) < THICK * h]
+        off = abs(height[near] - at)
+        thickness = h * _thickness((height[near] - at) / h, points.area[near])
+        open_[near[off < 0.3 * h]] = False
+        for plane, part in _parts(points, normal, at, near[off < thickness], long):
+            out.append((plane._replace(thickness=thickness), part))
             open_[part] = free[part] = False
     return out
 
 
+def _thickness(off: Array, weight: Array) -> float:
+    """How far to either side of a plane its points are dense, in spacings.
+
+    ``off (n,)`` are their heights above it. The two faces of a board are within reach of each
+    other, and what stands on it as well; in between there is less.
+    """
+    step = 0.1
+    middle = round(THICK / step)
+    cells = np.floor(off / step).astype(int) + middle
+    filled = np.bincount(cells.clip(0), weight, 2 * middle + 1)
+    dense = np.convolve(filled, np.ones(3), "same")
+    thin = dense < SPARSE * dense[middle - 1 : middle + 2].max()
+    above, below = np.flatnonzero(thin[middle:]), np.flatnonzero(thin[middle::-1])
+    cut = max(each[0] if len(each) else THICK / step for each in (above, below))
+    return max(float(cut * step), THINNEST)
+
+
 def _parts(
-    points: SurfacePoints, normal: Array, height: float, rows: Array
+    points: SurfacePoints, normal: Array, height: float, rows: Array, long: float
 ) -> list[tuple[RoomPlane, Array]]:
     """Connected parts of a plane: long ones, and shorter ones of their colour at the height."""
     if not len(rows):
@@ -140,15 +167,17 @@ def _parts(
             extent = _extent(points.x[each])
             if extent[1] > 2 * points.spacing:
                 area = float(points.area[each].sum())
-                out.append((RoomPlane(normal, height, extent, area), each))
-    long = [k for k, (plane, _) in enumerate(out) if plane.extent[0] > LONG * points.size]
+                out.append((RoomPlane(normal, height, extent, area, 0.0), each))
+    main = [k for k, (plane, _) in enumerate(out) if plane.extent[0] > long * points.size]
     shades = np.array([points.colors[part].mean(0) for _, part in out]).reshape(-1, 3)
     return [
         one
         for k, one in enumerate(out)
-        if k in long
-        or one[0].extent[0] > JOINING * points.size
-        and any(np.linalg.norm(shades[k] - shades[m]) < ALIKE for m in long)
+        if k in main
+        or (
+            one[0].extent[0] > JOINING * points.size
+            and any(np.linalg.norm(shades[k] - shades[m]) < ALIKE for m in main)
+        )
     ]
 
 

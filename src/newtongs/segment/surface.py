@@ -23,13 +23,14 @@ from ..scene.gaussians import GaussianScene
 from .scene_sample import SOLID_OPACITY, middle_and_reach
 from .sparse_voxels import Voxels
 
-MOST_POINTS = 160_000
-FINEST = 1e-3  # edge of a voxel over the size of the scene, at least
+MOST_POINTS, POINTS_EACH = 150_000, 2  # in all, and for each Gaussian
+FINEST, COARSE = 1e-3, 1e-2  # edge of a voxel over the size of the scene: least, and first try
 FAR = 4.0  # reaches from the middle beyond which there is only background
 LARGEST = 0.08  # of the size: wider Gaussians are haze or sky
 NEIGHBOURS = 12  # of a point, over which its normal is averaged
-SPACING, PROBES = 6, 4000  # the neighbour whose distance is the spacing; points that measure it
+SPACING = 6  # the neighbour whose distance is the spacing
 FLAT = 0.5  # thickness over width below which a Gaussian is a disc
+LATTICE = 6  # half the points along a wide Gaussian, at most
 POWERS = 12  # iterations for the main axis of a sum of normals
 
 
@@ -63,15 +64,17 @@ def surface_points(scene: GaussianScene) -> SurfacePoints | None:
     some = means[:: max(1, len(means) // 200_000)]
     low, high = some.quantile(0.01, dim=0), some.quantile(0.99, dim=0)
     size = max(float(torch.linalg.vector_norm(high - low)), 1e-12)
-    edge = FINEST * size
-    while len((first := _widest(means, sigma.values[:, 1], edge))) > MOST_POINTS:
-        edge *= 1.2
-    rows, means, sigmas, order = rows[first], means[first], sigma.values[first], sigma.indices[first]
-    axes = to_matrix(scene.quats[rows]).gather(2, order[:, None, :].expand(-1, 3, 3))
-    owner, x = _with_ends(means, sigmas, axes)
+    axes = to_matrix(scene.quats[rows]).gather(2, sigma.indices[:, None, :].expand(-1, 3, 3))
+    most = min(MOST_POINTS, POINTS_EACH * len(rows))
+    edge = COARSE * size
+    count = len(_covering(means, sigma.values, axes, edge)[0])
+    edge = max(edge * (count / most) ** 0.5, FINEST * size)  # twice as fine, four times as many
+    while len((found := _covering(means, sigma.values, axes, edge))[0]) > most:
+        edge *= 1.1
+    owner, x = found
     d, near = cKDTree(x).query(x, k=NEIGHBOURS + 1, workers=threads())
     spacing = max(float(np.median(d[:, SPACING])), 1e-12)
-    flat = (1 - sigmas[:, 0] / sigmas[:, 1].clamp_min(1e-12)).double().numpy()[owner]
+    flat = (1 - sigma.values[:, 0] / sigma.values[:, 1].clamp_min(1e-12)).double().numpy()[owner]
     normals = _normals(x, axes[:, :, 0].double().numpy()[owner], flat, near)
     normals = _normals(x, normals, np.ones_like(flat), near)
     area = np.minimum(d[:, SPACING], 3 * spacing) ** 2
@@ -92,36 +95,30 @@ def _nearby(scene: GaussianScene) -> Tensor:
     return rows[(away < FAR * reach) & (scene.scales[rows].amax(-1) < LARGEST * FAR * reach)]
 
 
-def _widest(means: Vec3, width: Tensor, edge: float) -> Tensor:
-    """Index of the widest Gaussian in each voxel."""
+def _covering(means: Vec3, sigma: Tensor, axes: Tensor, edge: float) -> tuple[Array, Array]:
+    """Owners ``(n,)`` and points ``(n, 3)`` on all Gaussians, at most one in each voxel.
+
+    A disc wider than a voxel has a lattice of points; a ball has none, which would be a disc.
+    """
     voxels = Voxels.of(means, edge)
     first = torch.zeros(len(voxels.keys), dtype=torch.long)
-    by_width = width.argsort(stable=True)
-    first[voxels.of_point[by_width]] = by_width
-    return first
-
-
-def _with_ends(means: Vec3, sigmas: Tensor, axes: Tensor) -> tuple[Array, Array]:
-    """Owners ``(n,)`` and points ``(n, 3)``: the means, and the ends of wide Gaussians' axes."""
-    some = means[:: max(1, len(means) // PROBES)].numpy()
-    d, _ = cKDTree(means.numpy()).query(some, k=min(SPACING + 1, len(means)))
-    spacing = float(np.median(d[:, -1]))
-    # A ball has no long axes: its ends would make a disc of it.
-    flat = sigmas[:, 0] < FLAT * sigmas[:, 1]
-    wide = (flat & (sigmas[:, 1] > spacing)).nonzero().squeeze(-1)
-    arms = axes[wide, :, 1:] * sigmas[wide, None, 1:]
-    ends = (means[wide, :, None] + torch.cat([arms, -arms], dim=-1)).mT.flatten(0, 1)
-    x, owner = torch.cat([means, ends]), torch.cat([torch.arange(len(means)), wide.repeat_interleave(4)])
-    while len((first := _first(x, 0.5 * spacing))) > MOST_POINTS:
-        spacing *= 1.2
-    return owner[first].numpy(), x[first].double().numpy()
-
-
-def _first(x: Vec3, edge: float) -> Tensor:
-    """Index of the first point in each voxel: an end in a voxel that is filled adds nothing."""
-    voxels = Voxels.of(x, edge)
-    first = torch.full((len(voxels.keys),), len(x))
-    return first.scatter_reduce(0, voxels.of_point, torch.arange(len(x)), "amin")
+    by_width = sigma[:, 1].argsort(stable=True)
+    first[voxels.of_point[by_width]] = by_width  # the widest of each voxel stands for it
+    owners, x = [first], [means[first]]
+    flat = sigma[first, 0] < FLAT * sigma[first, 1]
+    steps = torch.where(flat, sigma[first, 1] / edge, 0.0).clamp_max(LATTICE)
+    for k in range(1, LATTICE + 1):
+        wide = first[(steps > k - 0.5) & ((steps <= k + 0.5) | (k == LATTICE))]
+        line = torch.linspace(-1.5, 1.5, 2 * k + 1)
+        place = torch.cartesian_prod(line, line).to(means)
+        arms = axes[wide, :, 1:] * sigma[wide, None, 1:]
+        x.append((means[wide, None] + place @ arms.mT).flatten(0, 1))
+        owners.append(wide.repeat_interleave(len(place)))
+    every, owner = torch.cat(x), torch.cat(owners)
+    again = Voxels.of(every, edge)
+    kept = torch.full((len(again.keys),), len(every))
+    kept = kept.scatter_reduce(0, again.of_point, torch.arange(len(every)), "amin")
+    return owner[kept].numpy(), every[kept].double().numpy()
 
 
 @compiled()

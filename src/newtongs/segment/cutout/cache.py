@@ -6,7 +6,7 @@ tensor that was written to all the same is detected by its version.
 
 import weakref
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any, NamedTuple, ParamSpec, TypeVar
+from typing import TYPE_CHECKING, Any, Concatenate, NamedTuple, ParamSpec, TypeVar
 
 import torch
 from torch import Tensor
@@ -35,6 +35,7 @@ class _Key(NamedTuple):
         return (
             isinstance(other, _Key)
             and self.versions == other.versions
+            and len(self.things) == len(other.things)
             and all(
                 a() is not None and a() is b()
                 for a, b in zip(self.things, other.things, strict=True)
@@ -48,16 +49,18 @@ def _key(scene: GaussianScene, *others: Any, gone: Callable[[Any], None] | None 
     return _Key(things, tuple(0 if x.is_inference() else x._version for x in tensors))
 
 
-def last_of(find: Callable[P, T]) -> Callable[P, T]:
+def last_of(
+    find: Callable[Concatenate[GaussianScene, P], T],
+) -> Callable[Concatenate[GaussianScene, P], T]:
     """``find(scene, ...)`` with its last result cached while its arguments are alive."""
     kept: list[tuple[_Key, T]] = []
 
-    def remembered(*arguments: P.args, **none: P.kwargs) -> T:
+    def remembered(scene: GaussianScene, /, *others: P.args, **none: P.kwargs) -> T:
         for key, result in kept[:1]:
-            if key == _key(*arguments):
+            if key == _key(scene, *others):
                 return result
-        result = find(*arguments, **none)
-        kept[:] = [(_key(*arguments, gone=lambda _: kept.clear()), result)]
+        result = find(scene, *others, **none)
+        kept[:] = [(_key(scene, *others, gone=lambda _: kept.clear()), result)]
         return result
 
     return remembered

@@ -19,10 +19,20 @@ from ...base.errors import InputError
 from ...base.process import one_thread
 from ...base.types import Vec3
 from ...scene.gaussians import GaussianScene
-from ..room import ENOUGH, Room, find_room
+from ..room import ENOUGH, find_room
 from ..scene_sample import Sample, quantile, sample
 from ..sparse_voxels import Voxels
-from .floor_score import Layer, judge, open_part, plane_axes, separate, stands, things
+from .floor_score import (
+    LEVEL,
+    Judged,
+    Layer,
+    judge,
+    open_part,
+    plane_axes,
+    separate,
+    stands,
+    things,
+)
 from .planes import Planes, bonus, candidates, polished
 
 __all__ = ["FloorPlane", "find_floor", "find_floors", "plane_axes", "unit_vector"]
@@ -37,6 +47,7 @@ FOUND = 0.25  # score from which a plane counts as a floor: above that of no flo
 VIRTUAL = 0.2  # score of no floor, with the usual up and an object that surely stands
 UNSTEADY = 0.25  # of that, if the object would fall
 SURE = 0.6  # score from which a floor needs no further evidence
+CONCLUSIVE = 0.5  # share of things that rest on level planes, from which that alone decides
 NEARLY = 0.6  # of the best score: an alternative this good raises doubt
 FAINT = 0.08  # a best score below this is a guess
 WORTH_TELLING = 0.02  # alternatives with lower scores are not listed
@@ -118,13 +129,7 @@ def find_floors(
     fixed = None if up is None else unit_vector(up)
     random = torch.Generator().manual_seed(seed)
     s = sample(scene, random)
-    planes = _layers(s, None, random)
-    after = random.get_state()
-    found = _judged(s, planes, fixed, random)
-    if max((f.score for f in found), default=0.0) < SURE:
-        room = find_room(scene.to("cpu"))
-        if room is not None and len(room.things) >= ENOUGH:
-            found = _judged(s, planes, fixed, random.set_state(after), room)
+    found = _judged(scene, s, _layers(s, None, random), fixed, random)
     found += _virtual(s, fixed)
     found.sort(key=lambda floor: (_faint(floor), -floor.score))
     others = [f for f in found[1:] if f.score >= WORTH_TELLING and _differs(f, found[0], s.reach)]
@@ -147,11 +152,7 @@ def unit_vector(up: Sequence[float] | Tensor) -> Vec3:
 
 
 def _judged(
-    s: Sample,
-    planes: list[Layer],
-    up: Vec3 | None,
-    random: torch.Generator,
-    room: Room | None = None,
+    scene: GaussianScene, s: Sample, planes: list[Layer], up: Vec3 | None, random: torch.Generator
 ) -> list[FloorPlane]:
     """Planes of the scene with their scores. With ``up`` given, other planes can only be walls."""
     layers, count = planes, len(planes)
@@ -160,15 +161,45 @@ def _judged(
         layers = separate(s, [*level, *planes], first=len(level))
         layers.sort(key=lambda layer: not _aligned(layer, up))
         count = sum(_aligned(layer, up) for layer in layers)
-    if not count:
-        return []
-    floors = []
-    for i, layer in enumerate(layers[:count]):
-        upheld = 0.0 if room is None else room.support(layer.n.numpy())
-        score = judge(s, layers, i, things(s, layers, i), upheld) * float(bonus(layer.n[None]))
-        if score >= WORTH_TELLING:
-            floors.append(_floor(s, _settled(s, layer, up), min(score, 1.0)))
-    return floors
+    judged = [judge(s, layers, i, things(s, layers, i)) for i in range(count)]
+    scores = [
+        min(1.0, score * float(bonus(layer.n[None])))
+        for layer, score in zip(layers, _scores(scene, layers[:count], judged), strict=False)
+    ]
+    return [
+        _floor(s, _settled(s, layer, up), score)
+        for layer, score in zip(layers, scores, strict=False)
+        if score >= WORTH_TELLING
+    ]
+
+
+def _scores(scene: GaussianScene, layers: Sequence[Layer], judged: Sequence[Judged]) -> list[float]:
+    """How floor-like each layer is.
+
+    In a room hardly anything stands on the floor itself, furniture leaves little of it open, and
+    shelves stand out of a wall as things do from a floor. So where the best floor is not clear, the
+    share of all things that rest on planes parallel to it decides.
+    """
+    scores = [j.worth * j.open_ * j.carries for j in judged]
+    surfaces = [n.n for n, j in zip(layers, judged, strict=True) if j.worth * j.open_ > FOUND]
+    if max(scores, default=0.0) >= SURE and all(
+        abs(float(n @ surfaces[0])) > LEVEL for n in surfaces
+    ):
+        return scores
+    room = find_room(scene)
+    if room is None or len(room.things) < ENOUGH:
+        return scores
+    shares = [room.support(layer.n.numpy()) for layer in layers]
+    best = max(shares, default=0.0)
+    if best < CONCLUSIVE:
+        return [
+            j.worth * j.open_ * max(j.carries, share)
+            for j, share in zip(judged, shares, strict=True)
+        ]
+    return [
+        j.worth * j.open_**0.5 * (share / best) ** 2 * max(share, j.carries)
+        for j, share in zip(judged, shares, strict=True)
+    ]
 
 
 def _settled(s: Sample, layer: Layer, up: Vec3 | None) -> Layer:

@@ -134,22 +134,27 @@ def _touches(s: Sample, layers: Sequence[Layer], of: Tensor, k: int) -> Tensor:
 # --- the factors of the score ------------------------------------------------------------------
 
 
-def judge(
-    s: Sample, layers: Sequence[Layer], index: int, found: Things, upheld: float = 0.0
-) -> float:
-    """How floor-like layer ``index`` is, 0 to 1.
+class Judged(NamedTuple):
+    """How floor-like a layer is, 0 to 1 each."""
 
-    In a room most things stand on something else than the floor; ``upheld`` is the share of them
-    that stands on any plane parallel to it.
-    """
+    worth: float
+    """Whether it is one layer with little below."""
+    open_: float
+    """Whether there is free floor beside the objects."""
+    carries: float
+    """Share of the objects above that stand on it."""
+
+
+def judge(s: Sample, layers: Sequence[Layer], index: int, found: Things) -> Judged:
+    """How floor-like layer ``index`` is."""
     layer = layers[index]
     worth = _surface(s, layer) * _one_sided(s, layer)
     if not worth:
-        return 0.0
+        return Judged(0.0, 0.0, 0.0)
     board = _Board.of(s, layer)
     walls = found.wide.sum() > found.wide[index].int()
     load = _load(s, board, found.of >= 0 if walls else None)
-    return worth * _open(board, load) * max(_carries(s, board, found, index), upheld)
+    return Judged(worth, _open(board, load), _carries(s, board, found, index))
 
 
 def _surface(s: Sample, layer: Layer) -> float:

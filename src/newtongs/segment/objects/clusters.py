@@ -26,7 +26,7 @@ from ...base.types import Array, Vec3
 from ...scene.gaussians import BACKGROUND, GaussianScene
 from ..cutout.cache import last_of
 from ..floor.finding import FloorPlane, plane_axes
-from ..room import REACH, find_room
+from ..room import REACH, Room, find_room
 from ..scene_sample import SOLID_OPACITY, middle_and_reach, rows_in_box
 from ..sparse_voxels import FLAT, Voxels
 
@@ -38,6 +38,7 @@ LARGEST = 0.3  # of the scene's reach: wider Gaussians connect nothing
 UPRIGHT = 0.4  # height over width below which the score falls
 MOST_CLUSTERS = 200  # clusters returned
 SEVERAL = 2  # things that stand on something from which it is furniture
+FURNITURE = 0.02  # of all clustered Gaussians: smaller components are not opened
 
 
 @dataclass(frozen=True, eq=False)
@@ -130,36 +131,54 @@ def _found(
     return [replace(c, id=i, rows=c.rows.to(there)) for i, c in enumerate(found)]
 
 
-def _with_things(
-    scene: GaussianScene, floor: FloorPlane, labels: Tensor
-) -> tuple[Tensor, Tensor]:
+def _with_things(scene: GaussianScene, floor: FloorPlane, labels: Tensor) -> tuple[Tensor, Tensor]:
     """Labels ``(N,)`` in which furniture is replaced by what stands on it, and each one's base.
 
     A component on whose level planes several things stand is furniture, or the whole room. The base
-    ``(G,)`` is the height above the floor of the plane on which a cluster stands.
+    ``(G,)`` is the height above the floor of the plane on which a cluster stands. Tables on a wide
+    lawn are too small to be seen as planes of the whole scene, so large components are opened each.
     """
-    up = floor.up.numpy()
-    room = find_room(scene, up)
-    nothing = torch.zeros(int(labels.max()) + 1)
-    if room is None or not room.things:
-        return labels, nothing
-    stance, planes, points = room.stance(up), room.structure.planes, room.points
+    base = torch.zeros(int(labels.max()) + 1)
+    room = find_room(scene, floor.up.numpy())
+    if room is not None:
+        labels, base = _opened(scene, floor, labels, base, room)
+    count = torch.bincount(labels[labels >= 0], minlength=len(base))
+    large = (count >= FURNITURE * int(count.sum())) & (base == 0)
+    for one in large.nonzero().squeeze(-1).tolist():
+        rows = (labels == one).nonzero().squeeze(-1)
+        inner = find_room(scene[rows], floor.up.numpy(), part=True)
+        if inner is not None:
+            alone = torch.zeros(len(rows), dtype=torch.long)
+            new, bases = _opened(scene[rows], floor, alone, base[one, None], inner)
+            names = torch.cat([torch.tensor([one]), torch.arange(len(bases) - 1) + len(base)])
+            labels[rows] = torch.where(new >= 0, names[new], -1)
+            base = torch.cat([base, bases[1:]])
+    used, out = torch.unique(torch.cat([torch.tensor([-1]), labels]), return_inverse=True)
+    return out[1:] - 1, base[used[1:]]
+
+
+def _opened(
+    scene: GaussianScene, floor: FloorPlane, labels: Tensor, base: Tensor, room: Room
+) -> tuple[Tensor, Tensor]:
+    """Labels and bases with further ones for the things that stand on furniture."""
+    if not room.things:
+        return labels, base
+    up, planes = floor.up.numpy(), room.structure.planes
+    stance = room.stance(up)
     height = np.array([float(p.normal @ up) * p.height for p in planes]) - floor.height
-    of_point = labels.numpy()[points.rows]
-    host = np.array([_most(of_point[room.structure.of == k]) for k in range(len(planes))])
-    own = np.array([_most(of_point[thing.points]) for thing in room.things])
-    raised = stance.free & (height[stance.plane] > floor.thickness + REACH * points.spacing)
-    carried = np.bincount(host[stance.plane[raised]] + 1, minlength=len(nothing) + 1)[1:]
+    of_plane, of_loose = labels.numpy()[room.surface.rows], labels.numpy()[room.loose.rows]
+    host = np.array([_most(of_plane[room.structure.of == k]) for k in range(len(planes))])
+    own = np.array([_most(of_loose[thing.points]) for thing in room.things])
+    raised = stance.free & (height[stance.plane] > floor.thickness + REACH * room.surface.spacing)
+    carried = np.bincount(host[stance.plane[raised]] + 1, minlength=len(base) + 1)[1:]
     opened = np.append(carried >= SEVERAL, True)  # what has no label, such as walls, is open too
     wanted = np.flatnonzero(stance.free & opened[own])
     new = torch.full((len(room.things) + 1,), -1)
-    new[wanted] = torch.arange(len(wanted)) + len(nothing)
+    new[wanted] = torch.arange(len(wanted)) + len(base)
     thing = torch.from_numpy(room.label(scene))
     out = torch.where(torch.from_numpy(opened)[labels], -1, labels)
     out = torch.where((out < 0) & (thing >= 0), new[thing], out)
-    base = torch.cat([nothing, torch.from_numpy(height[stance.plane[wanted]]).float()])
-    used, out = torch.unique(torch.cat([torch.tensor([-1]), out]), return_inverse=True)
-    return out[1:] - 1, base[used[1:]]
+    return out, torch.cat([base, torch.from_numpy(height[stance.plane[wanted]]).float()])
 
 
 def _most(labels: Array) -> int:
