@@ -75,7 +75,7 @@ lint: $(DEV)
 
 bench: $(DEV)
 	for part in state32 gaussian32 same32 dynamics rollout training context formats compression captures transform render film export \
-	  animate world nearby studio studio_walk factory factory_films factory_warp style; do \
+	  animate world nearby rooms studio studio_walk factory factory_films factory_warp style; do \
 	  $(BIN)/python -W ignore benchmarks/$$part.py || exit; done
 
 # Hours at the sizes of SECURITY.md; the suite runs a slice of each.

@@ -71,7 +71,7 @@ def counter_room(r):
     parts += row(r, 0.9, [-1.2 + 0.55 * k for k in range(7)], -2.1, 0.3, 0)
     for k, z in enumerate((-1.2, -0.6, 0.0, 0.6, 1.2)):
         parts += row(r, 0.9, (-2.15,), z, 0.32, 7 + k)
-    parts += row(r, 0.0, (0.3, 1.2, 0.8), 0.6, 0.5, 12)
+    parts += row(r, 0.0, (-0.6, 0.5, 1.6), 0.9, 0.5, 12)
     return Composed(join(*parts), size=0.3)
 
 
@@ -79,8 +79,8 @@ def workshop(r):
     """A bench, a wall of shelves, things on the floor, floaters."""
     parts = [room(3.0, 3.0, 11000, r, sides=3, ceiling=False), specks(300, 2.0, r, low=0.0)]
     parts.append(table(r, y=1.0, half=1.0, height=1.0, n=5000))
-    parts += row(r, 1.0, (-0.7, -0.2, 0.3, 0.75), 0.4, 0.3, 0)
-    parts += row(r, 1.0, (-0.6, 0.0, 0.6), -0.4, 0.3, 4)
+    parts += row(r, 1.0, (-0.75, -0.25, 0.25, 0.75), 0.45, 0.26, 0)
+    parts += row(r, 1.0, (-0.6, 0.0, 0.6), -0.4, 0.26, 4)
     for k, y in enumerate((1.2, 1.8)):
         parts.append(board(r, (-2.0, y - 0.06, -2.98), (2.0, y, -2.5), color=STONE, n=2500))
         parts += row(r, y, (-1.5, -0.5, 0.5, 1.5), -2.75, 0.3, 7 + 4 * k)
@@ -128,7 +128,7 @@ def two_tables_outdoors(r):
         parts.append(one.replace(means=one.means + torch.tensor([x, 0.0, 0.0])))
         parts += row(r, 0.8, [x + d for d in (-0.6, -0.2, 0.2, 0.6)], 0.3 - 0.5 * k, 0.28, 6 * k)
         parts += row(r, 0.8, [x - 0.4, x + 0.4], -0.3 + 0.6 * k, 0.28, 6 * k + 4)
-    parts += row(r, 0.0, (-0.3, 0.2, 0.4), 1.5, 0.6, 12)
+    parts += row(r, 0.0, (-1.2, 0.1, 1.4), 2.2, 0.6, 12)
     return Composed(join(*parts), size=0.3)
 
 

@@ -190,7 +190,7 @@ def find_room(scene: GaussianScene, up: Array | None = None, *, part: bool = Fal
     if up is not None:  # nothing hovers: what does not stand leans on what it touches
         least = np.where(room.stance(up).rests > STANDS, ONE_THING, LEANING)
         room = replace(room, things=_things(tree, _joined(loose, room.thing_of, least)))
-    return replace(room, things=_rising(room))
+    return _without_low_ones(room)
 
 
 def _loose(scene: GaussianScene, surface: SurfacePoints, structure: Structure) -> torch.Tensor:
@@ -231,12 +231,17 @@ def _things(tree: DensityTree, label: Array) -> list[Thing]:
     return out
 
 
-def _rising(room: Room) -> list[Thing]:
-    """The things that are more than the roughness of a plane."""
+def _without_low_ones(room: Room) -> Room:
+    """The room without the roughness of its planes.
+
+    What hardly rises from a plane is the foot of what it touches, or part of the plane.
+    """
     planes = room.surface.x[room.structure.of >= 0]
     away, _ = cKDTree(planes).query(room.loose.x, workers=threads())
     high = RISES * room.surface.spacing
-    return [thing for thing in room.things if np.quantile(away[thing.points], 0.75) > high]
+    low = np.array([np.quantile(away[thing.points], 0.75) <= high for thing in room.things], bool)
+    label = _joined(room.loose, room.thing_of, np.where(low, LEANING, np.inf))
+    return replace(room, things=_things(room.tree, np.where(np.append(low, True)[label], -1, label)))
 
 
 def _with_stray(loose: SurfacePoints, label: Array) -> Array:

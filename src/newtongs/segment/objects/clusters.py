@@ -38,6 +38,7 @@ LARGEST = 0.3  # of the scene's reach: wider Gaussians connect nothing
 UPRIGHT = 0.4  # height over width below which the score falls
 MOST_CLUSTERS = 200  # clusters returned
 SEVERAL = 2  # things that stand on something from which it is furniture
+WHOLE = 0.7  # of a thing: a component with less is a fragment of it
 FURNITURE = 0.02  # of all clustered Gaussians: smaller components are not opened
 
 
@@ -171,7 +172,8 @@ def _opened(
     own = np.array([_most(of_loose[thing.points]) for thing in room.things])
     raised = stance.free & (height[stance.plane] > floor.thickness + REACH * room.surface.spacing)
     carried = np.bincount(host[stance.plane[raised]] + 1, minlength=len(base) + 1)[1:]
-    opened = np.append(carried >= SEVERAL, True)  # what has no label, such as walls, is open too
+    opened = (carried >= SEVERAL) | _fragments(room, of_loose, len(base))
+    opened = np.append(opened, True)  # what has no label, such as walls, is open too
     wanted = np.flatnonzero(stance.free & opened[own])
     new = torch.full((len(room.things) + 1,), -1)
     new[wanted] = torch.arange(len(wanted)) + len(base)
@@ -179,6 +181,17 @@ def _opened(
     out = torch.where(torch.from_numpy(opened)[labels], -1, labels)
     out = torch.where((out < 0) & (thing >= 0), new[thing], out)
     return out, torch.cat([base, torch.from_numpy(height[stance.plane[wanted]]).float()])
+
+
+def _fragments(room: Room, of_loose: Array, count: int) -> Array:
+    """Which components ``(count,)`` are mostly part of a thing that none of them holds alone."""
+    thing = room.thing_of
+    shared = np.zeros((len(room.things), count + 1), int)
+    np.add.at(shared, (thing[thing >= 0], of_loose[thing >= 0]), 1)  # the last is no component
+    shared = shared[:, :-1]
+    size = np.bincount(of_loose[of_loose >= 0], minlength=count)
+    alone = shared.max(1) > WHOLE * np.bincount(thing[thing >= 0], minlength=len(room.things))
+    return np.asarray((shared[~alone] > WHOLE * size).any(0) & (size > 0))
 
 
 def _most(labels: Array) -> int:
