@@ -241,7 +241,9 @@ def _without_low_ones(room: Room) -> Room:
     high = RISES * room.surface.spacing
     low = np.array([np.quantile(away[thing.points], 0.75) <= high for thing in room.things], bool)
     label = _joined(room.loose, room.thing_of, np.where(low, LEANING, np.inf))
-    return replace(room, things=_things(room.tree, np.where(np.append(low, True)[label], -1, label)))
+    return replace(
+        room, things=_things(room.tree, np.where(np.append(low, True)[label], -1, label))
+    )
 
 
 def _with_stray(loose: SurfacePoints, label: Array) -> Array:

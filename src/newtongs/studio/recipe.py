@@ -12,7 +12,7 @@ from ..pipeline.spec import PAPER, ObjectSpec, Physics, SceneSpec
 
 DYNAMICS = ("analytic", "structured", "learned", "context", "paper")
 REACH = re.compile(r"(grown|shrunk):([^:]+):(.+)")
-NUMBERED = re.compile(r"((?:(?:grown|shrunk):[^:]+:)?)(cluster|id):([\d+]+)")
+NUMBERED = re.compile(r"((?:(?:grown|shrunk):[^:]+:)?)(cluster|id):([\d+/^]+)")
 FPS = 30.0  # frames per second in the page and in exported films
 
 
@@ -199,7 +199,7 @@ def joined(selector: str, more: str) -> str:
     a, b = NUMBERED.fullmatch(selector), NUMBERED.fullmatch(more)
     if a is None or b is None or a[2] != b[2] or b[1]:
         raise InputError(f"{selector} and {more} cannot be joined: give two clusters, or two ids")
-    numbers = sorted({*a[3].split("+"), *b[3].split("+")}, key=int)
+    numbers = sorted({*a[3].split("+"), *b[3].split("+")}, key=lambda x: (len(x), x))
     return f"{a[1]}{a[2]}:{'+'.join(numbers)}"
 
 

@@ -36,10 +36,12 @@ LEAST_SHARE = 0.002  # the same, as a share of the opaque Gaussians above the fl
 SHELL = 0.65  # of the floor's spread: a cluster this wide is a wall or the surroundings
 LARGEST = 0.3  # of the scene's reach: wider Gaussians connect nothing
 UPRIGHT = 0.4  # height over width below which the score falls
+LADEN = 0.3  # factor of the score of what carries other clusters
 MOST_CLUSTERS = 200  # clusters returned
 SEVERAL = 2  # things that stand on something from which it is furniture
 WHOLE = 0.7  # of a thing: a component with less is a fragment of it
 FURNITURE = 0.02  # of all clustered Gaussians: smaller components are not opened
+ARCHITECTURE = 1 / 3  # of them: what carries things and is larger without them is the room
 
 
 @dataclass(frozen=True, eq=False)
@@ -66,6 +68,8 @@ class Cluster:
     """Height of its lowest part above that, scene units."""
     score: float
     """How object-like it is, 0 to 1."""
+    host: int = -1
+    """The cluster that carries it, such as a table; -1 for the floor or a wall's shelf."""
 
     @property
     def mask(self) -> Tensor:
@@ -117,10 +121,10 @@ def _found(
     around = _setting(scene, floor, h, solid)
     size = voxel or spacing(scene.means[body], around)
     labels = attached(scene, h, _labels(scene, body, size, least, around, floor))
-    base = torch.zeros(int(labels.max()) + 1)
+    stands = _Stands.on_floor(int(labels.max()) + 1)
     if floor.kind == "found" and voxel is None and least is None:
-        labels, base = _with_things(scene, floor, labels)
-    found = _described(scene, h, labels, around, base)
+        labels, stands = _with_things(scene, floor, labels, stands)
+    found = _described(scene, h, labels, around, stands)
     if floor.kind == "found":
         ground = ((labels < 0) & (h.abs() <= floor.thickness)).nonzero().squeeze(-1)
         flat = scene.means[ground] @ plane_axes(floor.up).to(scene.means)
@@ -129,58 +133,88 @@ def _found(
                 lambda i: _with_foot(scene, floor, h, size, ground, flat, found[i]),
                 range(len(found)),
             )
-    return [replace(c, id=i, rows=c.rows.to(there)) for i, c in enumerate(found)]
+    return [replace(c, rows=c.rows.to(there)) for c in found]
 
 
-def _with_things(scene: GaussianScene, floor: FloorPlane, labels: Tensor) -> tuple[Tensor, Tensor]:
-    """Labels ``(N,)`` in which furniture is replaced by what stands on it, and each one's base.
+class _Stands(NamedTuple):
+    """On what each cluster stands; arrays over the labels ``(G,)``."""
 
-    A component on whose level planes several things stand is furniture, or the whole room. The base
-    ``(G,)`` is the height above the floor of the plane on which a cluster stands. Tables on a wide
-    lawn are too small to be seen as planes of the whole scene, so large components are opened each.
+    base: Tensor
+    """Height above the floor of what carries it."""
+    host: Tensor
+    """Label of the cluster that carries it; -1 for none."""
+
+    @classmethod
+    def on_floor(cls, count: int) -> "_Stands":
+        return cls(torch.zeros(count), torch.full((count,), -1))
+
+    def and_(self, base: Tensor, host: Tensor) -> "_Stands":
+        return _Stands(torch.cat([self.base, base]), torch.cat([self.host, host]))
+
+
+def _with_things(
+    scene: GaussianScene, floor: FloorPlane, labels: Tensor, stands: _Stands
+) -> tuple[Tensor, _Stands]:
+    """Labels ``(N,)`` with clusters of their own for what stands on furniture.
+
+    A component on whose level planes several things stand is furniture, or the whole room, which is
+    no object. Tables on a wide lawn are too small to be seen as planes of the whole scene, so large
+    components are opened each.
     """
-    base = torch.zeros(int(labels.max()) + 1)
+    count = torch.bincount(labels[labels >= 0], minlength=len(stands.base))
     room = find_room(scene, floor.up.numpy())
     if room is not None:
-        labels, base = _opened(scene, floor, labels, base, room)
-    count = torch.bincount(labels[labels >= 0], minlength=len(base))
-    large = (count >= FURNITURE * int(count.sum())) & (base == 0)
-    for one in large.nonzero().squeeze(-1).tolist():
+        labels, stands = _opened(scene, floor, labels, stands, room, ARCHITECTURE * count.sum())
+    carrying = torch.isin(torch.arange(len(count)), stands.host)
+    large = (count >= FURNITURE * int(count.sum())) & ~carrying
+    for one in (large & torch.isin(torch.arange(len(count)), labels)).nonzero().flatten().tolist():
         rows = (labels == one).nonzero().squeeze(-1)
         inner = find_room(scene[rows], floor.up.numpy(), part=True)
         if inner is not None:
-            alone = torch.zeros(len(rows), dtype=torch.long)
-            new, bases = _opened(scene[rows], floor, alone, base[one, None], inner)
-            names = torch.cat([torch.tensor([one]), torch.arange(len(bases) - 1) + len(base)])
-            labels[rows] = torch.where(new >= 0, names[new], -1)
-            base = torch.cat([base, bases[1:]])
+            alone, alike = torch.zeros(len(rows), dtype=torch.long), _Stands.on_floor(1)
+            new, more = _opened(scene[rows], floor, alone, alike, inner, torch.tensor(torch.inf))
+            labels[rows] = torch.where(new > 0, new - 1 + len(stands.base), one)
+            stands = stands.and_(more.base[1:], torch.where(more.host[1:] == 0, one, -1))
     used, out = torch.unique(torch.cat([torch.tensor([-1]), labels]), return_inverse=True)
-    return out[1:] - 1, base[used[1:]]
+    position = torch.full((len(stands.base) + 1,), -1)
+    position[used[1:]] = torch.arange(len(used) - 1)
+    return out[1:] - 1, _Stands(stands.base[used[1:]], position[stands.host[used[1:]]])
 
 
 def _opened(
-    scene: GaussianScene, floor: FloorPlane, labels: Tensor, base: Tensor, room: Room
-) -> tuple[Tensor, Tensor]:
-    """Labels and bases with further ones for the things that stand on furniture."""
+    scene: GaussianScene, floor: FloorPlane, labels: Tensor, stands: _Stands, room: Room,
+    architecture: Tensor,
+) -> tuple[Tensor, _Stands]:  # fmt: skip
+    """Labels with further ones for the things that stand on furniture.
+
+    What is left of an opened component loses its label if it is more than ``architecture``.
+    """
     if not room.things:
-        return labels, base
-    up, planes = floor.up.numpy(), room.structure.planes
+        return labels, stands
+    up, planes, count = floor.up.numpy(), room.structure.planes, len(stands.base)
     stance = room.stance(up)
     height = np.array([float(p.normal @ up) * p.height for p in planes]) - floor.height
     of_plane, of_loose = labels.numpy()[room.surface.rows], labels.numpy()[room.loose.rows]
     host = np.array([_most(of_plane[room.structure.of == k]) for k in range(len(planes))])
     own = np.array([_most(of_loose[thing.points]) for thing in room.things])
     raised = stance.free & (height[stance.plane] > floor.thickness + REACH * room.surface.spacing)
-    carried = np.bincount(host[stance.plane[raised]] + 1, minlength=len(base) + 1)[1:]
-    opened = (carried >= SEVERAL) | _fragments(room, of_loose, len(base))
-    opened = np.append(opened, True)  # what has no label, such as walls, is open too
+    carries = np.bincount(host[stance.plane[raised]] + 1, minlength=count + 1)[1:] >= SEVERAL
+    pieces = _fragments(room, of_loose, count)
+    opened = np.append(carries | pieces, True)  # what has no label, such as walls, is open too
     wanted = np.flatnonzero(stance.free & opened[own])
     new = torch.full((len(room.things) + 1,), -1)
-    new[wanted] = torch.arange(len(wanted)) + len(base)
-    thing = torch.from_numpy(room.label(scene))
-    out = torch.where(torch.from_numpy(opened)[labels], -1, labels)
-    out = torch.where((out < 0) & (thing >= 0), new[thing], out)
-    return out, torch.cat([base, torch.from_numpy(height[stance.plane[wanted]]).float()])
+    new[wanted] = torch.arange(len(wanted)) + count
+    found = new[torch.from_numpy(room.label(scene))]
+    size = torch.bincount(labels[(labels >= 0) & (found < 0)], minlength=count)
+    lost = torch.from_numpy(opened) & ~torch.cat(
+        [torch.from_numpy(carries & ~pieces) & (size <= architecture), torch.tensor([False])]
+    )
+    out = torch.where(torch.from_numpy(opened)[labels] & (found >= 0), found, labels)
+    out = torch.where((out < count) & lost[labels], -1, out)
+    carrier = torch.from_numpy(host[stance.plane[wanted]])
+    carrier = torch.where(lost[carrier], -1, carrier)
+    on = torch.from_numpy(height[stance.plane[wanted]]).float()
+    return out, stands.and_(on, torch.where((carrier >= 0) & (on > 0), carrier, -1))
 
 
 def _fragments(room: Room, of_loose: Array, count: int) -> Array:
@@ -307,7 +341,7 @@ def _boxes(x: Tensor, group: Tensor) -> tuple[Tensor, Tensor]:
 
 
 def _described(
-    scene: GaussianScene, h: Tensor, labels: Tensor, around: _Setting, base: Tensor
+    scene: GaussianScene, h: Tensor, labels: Tensor, around: _Setting, stands: _Stands
 ) -> list[Cluster]:
     """A :class:`Cluster` per label, best first."""
     rows = (labels >= 0).nonzero().squeeze(-1)
@@ -317,16 +351,21 @@ def _described(
     low, high = _boxes(scene.means[rows], of_row)
     bottom, top = (x.squeeze(-1) for x in _boxes(h[rows, None], of_row))
     mass = torch.zeros_like(bottom).scatter_add(0, of_row, scene.opacities[rows])
+    base, host = stands
     bottom, top = bottom - base, top - base
     score = _scores(0.5 * (low + high), high - low, mass, bottom.clamp_min(0), top, around)
+    score[host[host >= 0]] *= LADEN
     count = torch.bincount(of_row)
     members = rows[of_row.argsort(stable=True)].split(count.tolist())
+    best = score.argsort(descending=True, stable=True)
+    rank = torch.full((len(best) + 1,), -1)
+    rank[best[:MOST_CLUSTERS]] = torch.arange(len(best[:MOST_CLUSTERS]))
     return [
         Cluster(
-            i, members[i], len(scene), 0.5 * (low[i] + high[i]), high[i] - low[i], int(count[i]),
-            float(mass[i]), float(base[i]), float(bottom[i]), float(score[i]),
+            k, members[i], len(scene), 0.5 * (low[i] + high[i]), high[i] - low[i], int(count[i]),
+            float(mass[i]), float(base[i]), float(bottom[i]), float(score[i]), int(rank[host[i]]),
         )
-        for i in score.argsort(descending=True, stable=True)[:MOST_CLUSTERS].tolist()
+        for k, i in enumerate(best[:MOST_CLUSTERS].tolist())
     ]  # fmt: skip
 
 

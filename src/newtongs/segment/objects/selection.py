@@ -16,6 +16,8 @@ from ..floor.finding import FloorPlane
 from ..scene_sample import SOLID_OPACITY, quantile
 from .clusters import cluster, without_floaters
 from .grouping import group_by_masks, select_box, select_circle, select_sphere
+from .hierarchy import rows_of
+from .parts import standing_apart
 
 EXAMPLES = {
     "auto": "auto",
@@ -29,6 +31,7 @@ EXAMPLES = {
     "grown": "grown:0.05:cluster:0",
     "shrunk": "shrunk:0.05:cluster:0",
 }
+LARGEST = 1 / 3  # of a capture: what is larger is not taken if there is something else
 FLOATERS = 0.01  # of the Gaussians in a circle: so many may float in front of the object
 PICTURES = (".png", ".jpg", ".jpeg", ".bmp")
 
@@ -56,6 +59,8 @@ def select(
                                     of one object without a floor, all but floaters
     ``all``                         everything
     ``cluster:ID[+ID...]``          a cluster of :func:`cluster`, 0 is the best; or several as one
+    ``cluster:ID^``                 the next larger whole: with what is close, then with the table
+    ``cluster:ID/0``                its larger part; ``/1`` the smaller one, ``/1/0`` a part of it
     ``id:K[+K...]``                 object ``K`` of a file that has object ids; or several as one
     ``box:x0,y0,z0,x1,y1,z1``       means between two corners
     ``sphere:x,y,z,r``              means in a ball
@@ -110,14 +115,22 @@ def _whole(word: str, text: str) -> int:
 def _auto(scene: GaussianScene, _: str, *, floor: FloorPlane, **unused: Any) -> Selection:
     if floor.kind == "virtual":
         mask = without_floaters(scene)
+        larger = standing_apart(scene, mask, floor.up)
+        if larger is not None:
+            stand = int((mask & ~larger).sum())
+            return Selection(
+                larger, None, f"{int(larger.sum()):,} Gaussians without the stand they lean on, "
+                f"{stand:,}; --select all takes both",
+            )  # fmt: skip
         return Selection(mask, None, f"the whole capture, {int(mask.sum()):,} Gaussians")
     found = cluster(scene, floor)
     if not found:
         raise InputError(
             "no object stands on the floor; select it with a box, sphere or circle, or take all"
         )
+    best = next((c for c in found if c.count <= LARGEST * len(scene)), found[0])
     return Selection(
-        found[0].mask, None, f"cluster 0 of {len(found)}, {found[0].count:,} Gaussians"
+        best.mask, None, f"cluster {best.id} of {len(found)}, {best.count:,} Gaussians"
     )
 
 
@@ -127,12 +140,10 @@ def _all(scene: GaussianScene, _: str, **unused: Any) -> Selection:
 
 
 def _cluster(scene: GaussianScene, text: str, *, floor: FloorPlane, **unused: Any) -> Selection:
-    numbers, found = _several("cluster", text), cluster(scene, floor)
-    for index in numbers:
-        if not 0 <= index < len(found):
-            there = f"0 to {len(found) - 1}" if found else "none"
-            raise InputError(f"no cluster {index}; there are {there}; newtongs inspect lists them")
-    mask = torch.stack([found[index].mask for index in numbers]).any(0)
+    found, mask = cluster(scene, floor), torch.zeros(len(scene), dtype=torch.bool)
+    for name in text.split("+"):
+        mask[rows_of(scene.to("cpu"), found, name).cpu()] = True
+    mask = mask.to(scene.device)
     return Selection(mask, None, f"cluster {text}, {int(mask.sum()):,} Gaussians")
 
 
