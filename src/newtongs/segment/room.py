@@ -37,7 +37,7 @@ REACH = 2.5  # spacings within which a Gaussian belongs to a point, and a thing 
 ON_PLANE = 0.3  # spacings from a point of a plane, across it, within which a Gaussian is its own
 STANDS = 0.5  # how surely a thing must rest on a plane to count as standing on it
 RESTING = 0.3  # share of a thing's lowest points on a level plane from which it surely stands there
-ENOUGH = 5  # things from which the share that rests says something
+ENOUGH = 3  # separate things from which the share that rests says something
 HELD = 0.1  # share of a thing's points under a plane from which it is part of that
 COVERING = 0.5  # share of its plane from which a thing and what carries it are one
 CHUNK = 1_000_000  # Gaussians that are looked up at once
@@ -84,6 +84,11 @@ class Room:
     """Of the loose points."""
     things: list[Thing]
 
+    @property
+    def near(self) -> float:
+        """Distance within which a thing touches a plane, scene units."""
+        return REACH * self.surface.spacing
+
     @cached_property
     def thing_of(self) -> Array:
         """The thing ``(n,)`` of each loose point; -1 for none."""
@@ -92,10 +97,16 @@ class Room:
             out[thing.points] = k
         return out
 
+    @property
+    def apart(self) -> int:
+        """Number of separate things: the parts of one object touch each other."""
+        if not self.things:
+            return 0
+        joined = _joined(self.loose, self.thing_of, np.zeros(len(self.things)))
+        return len(np.unique(joined[joined >= 0]))
+
     def support(self, up: Array) -> float:
-        """Share of the things that rest on level planes if this is up; 0 if there are too few."""
-        if len(self.things) < ENOUGH:
-            return 0.0
+        """Share of the things that rest on level planes if this is up."""
         weight = np.sqrt([len(thing.points) for thing in self.things])
         return float(weight @ self.stance(up).rests / weight.sum())
 
@@ -112,7 +123,7 @@ class Room:
         level = np.flatnonzero(np.append(self.structure.along(up), False)[self.structure.of])
         if not len(level):
             return Stance(np.zeros(k), np.full(k, -1), np.zeros(k), np.zeros(k))
-        d, near = cKDTree(self.surface.x[level]).query(x[rows], distance_upper_bound=REACH * h)
+        d, near = cKDTree(self.surface.x[level]).query(x[rows], distance_upper_bound=self.near)
         touch = np.isfinite(d)
         step = np.full(len(rows), np.inf)  # from the thing up to the plane
         step[touch] = self.surface.x[level[near[touch]]] @ up - y[touch]

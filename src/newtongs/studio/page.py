@@ -23,7 +23,7 @@ from .floor_panel import FloorPanel
 from .guard import Uploads
 from .opening import Opening, recent_files, recent_labels
 from .overlays import Overlays
-from .panel import FREE, NONE, Panel, make_panel
+from .panel import FREE, NONE, PART, WHOLE, Panel, make_panel
 from .picking import Picking
 from .playing import Playing
 from .push_panel import PushPanel
@@ -118,6 +118,10 @@ class Page:
         scene = self.server.scene
         scene.on_click()(self.guarded(self.picking.on_click))
         scene.on_click(modifier="shift")(self.guarded(self.picking.on_shift_click))
+        keys = (("pageup", self.picking.on_larger), ("pagedown", self.picking.on_smaller))
+        for (key, do), what in zip(keys, (WHOLE, PART), strict=True):
+            command = self.server.gui.add_command(f"Take: {what.lower()}", hotkey=key)
+            command.on_trigger(self.guarded(do))
         self.server.on_client_disconnect(self.playing.on_leave)
 
     @property

@@ -16,6 +16,7 @@ TICKED = ("glb", "html")
 STILL = (0.0, 0.0, 0.0)
 HANDLES = ("arrow", "ring", "both")
 GROW, SHRINK, DESELECT, UNDO = "Grow", "Shrink", "Deselect", "Undo"
+WHOLE, PART = "Larger whole", "Part"
 
 
 @dataclass
@@ -31,6 +32,7 @@ class Panel:
     selector: Any
     add: Any
     rectangle: Any
+    level: Any
     resize: Any
     deselect: Any
     loose: Any
@@ -94,6 +96,8 @@ def _objects(gui: Any, made: dict[str, Any]) -> None:
     made["selector"] = gui.add_text("selector", "", hint="auto, cluster:0, box:..., sphere:x,y,z,r")
     made["add"] = gui.add_button("Add by selector")
     made["rectangle"] = gui.add_button("Draw a rectangle", hint="adds the objects inside it")
+    hint = "the next larger whole, as a second click takes it (Page Up), or a part (Page Down)"
+    made["level"] = gui.add_button_group("take", (WHOLE, PART), hint=hint)
     hint = "Grow adds what is next to it, Shrink gives back what touches other objects"
     made["resize"] = gui.add_button_group("size", (GROW, SHRINK), hint=hint)
     hint = "Deselect makes the object part of the scene again, Undo goes back one step"

@@ -6,7 +6,7 @@ import torch
 
 from ..base.errors import InputError
 from .controls import Controls, Wired
-from .panel import DESELECT, GROW, NONE
+from .panel import DESELECT, GROW, NONE, WHOLE
 from .recipe import refuse_files
 
 
@@ -22,6 +22,7 @@ class Picking(Controls):
         p = self.page.panel
         return (
             (p.add, self.on_add), (p.rectangle, self.on_rectangle), (p.resize, self.on_resize),
+            (p.level, self.on_level),
             (p.deselect, self.on_deselect),
         )  # fmt: skip
 
@@ -37,7 +38,19 @@ class Picking(Controls):
         else:
             page.stop()
             page.inform("looking for an object ...")
-            self.add(session.point(*ray))
+            self.add_or_enlarge(session.point(*ray))
+
+    def add_or_enlarge(self, selector: str) -> None:
+        """Pick an object; if it is the selected one already, take the next larger whole."""
+        page, session = self.page, self.page.open_session
+        index = session.holding(selector)
+        if index is None:
+            self.add(selector)
+        elif index != page.selected or not selector.startswith("cluster"):
+            self._report(index)
+        else:
+            session.larger(index)
+            self._report(index)
 
     def on_shift_click(self, event: Any) -> None:
         """Add what is under the pointer to the selected object."""
@@ -88,6 +101,24 @@ class Picking(Controls):
         index = self.page.require_selected()
         self.page.stop()
         self.page.open_session.grow(index, 1 if self.page.panel.resize.value == GROW else -1)
+        self._report(index)
+
+    def on_level(self, event: Any) -> None:
+        """Take the larger whole around the selected object, or the part last clicked."""
+        self._step(self.page.panel.level.value == WHOLE)
+
+    def on_larger(self, event: Any) -> None:
+        """The same by a key."""
+        self._step(True)
+
+    def on_smaller(self, event: Any) -> None:
+        """The same by a key."""
+        self._step(False)
+
+    def _step(self, up: bool) -> None:
+        index, session = self.page.require_selected(), self.page.open_session
+        self.page.stop()
+        (session.larger if up else session.smaller)(index)
         self._report(index)
 
     def on_rectangle(self, event: Any) -> None:

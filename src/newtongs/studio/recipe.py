@@ -13,6 +13,7 @@ from ..pipeline.spec import PAPER, ObjectSpec, Physics, SceneSpec
 DYNAMICS = ("analytic", "structured", "learned", "context", "paper")
 REACH = re.compile(r"(grown|shrunk):([^:]+):(.+)")
 NUMBERED = re.compile(r"((?:(?:grown|shrunk):[^:]+:)?)(cluster|id):([\d+/^]+)")
+LEVEL = re.compile(r"(cluster:\d+)((?:/[01])*)(\^*)")
 FPS = 30.0  # frames per second in the page and in exported films
 
 
@@ -201,6 +202,23 @@ def joined(selector: str, more: str) -> str:
         raise InputError(f"{selector} and {more} cannot be joined: give two clusters, or two ids")
     numbers = sorted({*a[3].split("+"), *b[3].split("+")}, key=lambda x: (len(x), x))
     return f"{a[1]}{a[2]}:{'+'.join(numbers)}"
+
+
+def larger(selector: str) -> str:
+    """The next larger whole around a cluster, or the cluster of a part."""
+    return selector[:-2] if _level(selector)[2] else f"{selector}^"
+
+
+def smaller(selector: str, part: int) -> str:
+    """The cluster again for a larger whole, or else one of its two parts."""
+    return selector[:-1] if _level(selector)[3] else f"{selector}/{part}"
+
+
+def _level(selector: str) -> re.Match[str]:
+    found = LEVEL.fullmatch(selector)
+    if found is None:
+        raise InputError(f"{selector} has no parts and no larger whole: that takes one cluster")
+    return found
 
 
 def depends_on_floor(selector: str) -> bool:

@@ -26,7 +26,7 @@ from . import project
 from .cache import Compiled, coarse_path, predicted_path, with_rates
 from .live import LiveRun
 from .pointing import Ray, ray_in_scene
-from .recipe import Kick, Recipe, depends_on_floor, joined, resized
+from .recipe import Kick, Recipe, depends_on_floor, joined, larger, resized, smaller
 
 DIGITS = 3  # decimals of default velocities
 STEP = 0.04  # physics units by which a selection grows or shrinks per step
@@ -58,6 +58,7 @@ class Session:
         self._compiled: Compiled | None = None
         self._followed: tuple[Recipe, Times, StateTensor] | None = None
         self._live: LiveRun | None = None
+        self._pointed: int | None = None  # row of the Gaussian last pointed at
 
     # --- choices ----------------------------------------------------------------------------------
 
@@ -144,6 +145,7 @@ class Session:
         """The selector of the object under a ray."""
         row = struck(self.scene, *ray_in_scene(self.world, origin, direction))
         selector = None if row is None else word_of(self.scene, self.clusters, row)
+        self._pointed = row
         if selector is None:
             what = "nothing is" if row is None else "the floor or the surroundings are"
             raise InputError(
@@ -193,6 +195,27 @@ class Session:
         self._require(index)
         by = steps * float(f"{STEP / self.frame.scale:.2g}")
         self.reselect(index, resized(self._recipe.pushes[index].select, by))
+
+    def larger(self, index: int) -> None:
+        """Take the next larger whole around an object: what it touches, what it stands on."""
+        self._require(index)
+        self.reselect(index, larger(self._recipe.pushes[index].select))
+
+    def smaller(self, index: int) -> None:
+        """Take back the last larger whole, or take the part of the object last pointed at."""
+        self._require(index)
+        one = self._recipe.pushes[index].select
+        part = 0
+        if self._pointed is not None and smaller(one, 0).endswith("/0"):
+            part = int(bool(self.mask(smaller(one, 1))[self._pointed]))
+        self.reselect(index, smaller(one, part))
+
+    def holding(self, selector: str) -> int | None:
+        """The picked object that is, or is around or in, what a selector of one cluster names."""
+        for index, push in enumerate(self._recipe.pushes):
+            if push.select.rstrip("^").split("/")[0] == selector:
+                return index
+        return None
 
     def join(self, index: int, selector: str) -> None:
         """Add what another selector names to an object."""

@@ -19,7 +19,6 @@ from ...base.errors import InputError
 from ...base.process import one_thread
 from ...base.types import Vec3
 from ...scene.gaussians import GaussianScene
-from ..room import ENOUGH, find_room
 from ..scene_sample import Sample, quantile, sample
 from ..sparse_voxels import Voxels
 from .floor_score import (
@@ -186,18 +185,20 @@ def _scores(scene: GaussianScene, layers: Sequence[Layer], judged: Sequence[Judg
         abs(float(n @ surfaces[0])) > LEVEL for n in surfaces
     ):
         return scores
+    from ..room import ENOUGH, find_room  # numba takes a moment to import
+
     room = find_room(scene)
-    if room is None or len(room.things) < ENOUGH:
+    if room is None or room.apart < ENOUGH:
         return scores
     shares = [room.support(layer.n.numpy()) for layer in layers]
-    best = max(shares, default=0.0)
-    if best < CONCLUSIVE:
+    most = max(shares, default=0.0)
+    if most < CONCLUSIVE:
         return [
             j.worth * j.open_ * max(j.carries, share)
             for j, share in zip(judged, shares, strict=True)
         ]
     return [
-        j.worth * j.open_**0.5 * (share / best) ** 2 * max(share, j.carries)
+        j.worth * j.open_**0.5 * (share / most) ** 2 * max(share, j.carries)
         for j, share in zip(judged, shares, strict=True)
     ]
 

@@ -12,7 +12,7 @@ by its neighbour, however thin or badly captured the connection is.
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 import torch
@@ -26,9 +26,11 @@ from ...base.types import Array, Vec3
 from ...scene.gaussians import BACKGROUND, GaussianScene
 from ..cutout.cache import last_of
 from ..floor.finding import FloorPlane, plane_axes
-from ..room import REACH, Room, find_room
 from ..scene_sample import SOLID_OPACITY, middle_and_reach, rows_in_box
 from ..sparse_voxels import FLAT, Voxels
+
+if TYPE_CHECKING:
+    from ..room import Room
 
 PROBES, NEIGHBOURS = 40, 8  # Gaussians at which the spacing is measured, by which neighbour
 LEAST_COUNT = 20  # Gaussians of a cluster; fewer are floaters
@@ -161,6 +163,8 @@ def _with_things(
     no object. Tables on a wide lawn are too small to be seen as planes of the whole scene, so large
     components are opened each.
     """
+    from ..room import find_room  # numba takes a moment to import
+
     count = torch.bincount(labels[labels >= 0], minlength=len(stands.base))
     room = find_room(scene, floor.up.numpy())
     if room is not None:
@@ -182,7 +186,7 @@ def _with_things(
 
 
 def _opened(
-    scene: GaussianScene, floor: FloorPlane, labels: Tensor, stands: _Stands, room: Room,
+    scene: GaussianScene, floor: FloorPlane, labels: Tensor, stands: _Stands, room: "Room",
     architecture: Tensor,
 ) -> tuple[Tensor, _Stands]:  # fmt: skip
     """Labels with further ones for the things that stand on furniture.
@@ -197,7 +201,7 @@ def _opened(
     of_plane, of_loose = labels.numpy()[room.surface.rows], labels.numpy()[room.loose.rows]
     host = np.array([_most(of_plane[room.structure.of == k]) for k in range(len(planes))])
     own = np.array([_most(of_loose[thing.points]) for thing in room.things])
-    raised = stance.free & (height[stance.plane] > floor.thickness + REACH * room.surface.spacing)
+    raised = stance.free & (height[stance.plane] > floor.thickness + room.near)
     carries = np.bincount(host[stance.plane[raised]] + 1, minlength=count + 1)[1:] >= SEVERAL
     pieces = _fragments(room, of_loose, count)
     opened = np.append(carries | pieces, True)  # what has no label, such as walls, is open too
@@ -217,7 +221,7 @@ def _opened(
     return out, stands.and_(on, torch.where((carrier >= 0) & (on > 0), carrier, -1))
 
 
-def _fragments(room: Room, of_loose: Array, count: int) -> Array:
+def _fragments(room: "Room", of_loose: Array, count: int) -> Array:
     """Which components ``(count,)`` are mostly part of a thing that none of them holds alone."""
     thing = room.thing_of
     shared = np.zeros((len(room.things), count + 1), int)
