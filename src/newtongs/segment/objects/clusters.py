@@ -43,7 +43,7 @@ MOST_CLUSTERS = 200  # clusters returned
 SEVERAL = 2  # things that stand on something from which it is furniture
 WHOLE = 0.7  # of a thing: a component with less is a fragment of it
 FURNITURE = 0.02  # of all clustered Gaussians: smaller components are not opened
-ARCHITECTURE = 1 / 3  # of them: what carries things and is larger without them is the room
+ARCHITECTURE = 1 / 3  # of all opaque ones: what carries things and is larger is the room itself
 
 
 @dataclass(frozen=True, eq=False)
@@ -168,7 +168,7 @@ def _with_things(
     count = torch.bincount(labels[labels >= 0], minlength=len(stands.base))
     room = find_room(scene, floor.up.numpy())
     if room is not None:
-        labels, stands = _opened(scene, floor, labels, stands, room, ARCHITECTURE * count.sum())
+        labels, stands = _opened(scene, floor, labels, stands, room, _architecture(scene))
     carrying = torch.isin(torch.arange(len(count)), stands.host)
     large = (count >= FURNITURE * int(count.sum())) & ~carrying
     for one in (large & torch.isin(torch.arange(len(count)), labels)).nonzero().flatten().tolist():
@@ -219,6 +219,11 @@ def _opened(
     carrier = torch.where(lost[carrier], -1, carrier)
     on = torch.from_numpy(height[stance.plane[wanted]]).float()
     return out, stands.and_(on, torch.where((carrier >= 0) & (on > 0), carrier, -1))
+
+
+def _architecture(scene: GaussianScene) -> Tensor:
+    """Number of Gaussians from which what carries things is the room itself."""
+    return ARCHITECTURE * (scene.opacities >= SOLID_OPACITY).sum()
 
 
 def _fragments(room: "Room", of_loose: Array, count: int) -> Array:

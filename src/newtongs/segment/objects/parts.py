@@ -1,8 +1,9 @@
 """The parts of an object: what differs in colour and touches the rest in few places.
 
 Points of the surface are gathered in cells, and neighbouring cells are merged step by step, first
-what looks alike and shares much of its border. The last step joins the two parts that differ most:
-a guitar and its stand, a cushion and its chair. Each part divides in the same way.
+what looks alike and shares much of its border. Of all steps that join large parts, one joins those
+that differ most in colour and touch least: a guitar and its stand, a cushion and its chair. There
+the object divides, and each part divides in the same way.
 """
 
 import heapq
@@ -14,13 +15,14 @@ from torch import Tensor
 
 from ...base.process import threads
 from ...base.types import Array, Vec3
-from ...scene.gaussians import GaussianScene, quantiles
+from ...scene.gaussians import GaussianScene
 from ..sparse_voxels import Voxels
 from ..surface import SurfacePoints, surface_points
 
-CELL = 3.0  # spacings: edge of a cell
+CELLS = (2.6, 2.8, 3.0, 3.2, 3.4)  # spacings: edges of cells; chance decides with a single one
 TOUCH = 2.0  # spacings between points that touch
 SHADE = 0.12  # distance of colours from which more makes hardly a difference
+STAND = 0.08  # least share of the points of a stand
 LEANS = 0.25  # contact below which two parts only lean on each other
 UNLIKE = 0.2  # distance of their colours from which they are surely two things
 BESIDE = 0.7  # of the height of the lower one: so much of it the other one must be beside
@@ -39,21 +41,33 @@ class Division(NamedTuple):
     """Distance between the mean colours."""
 
 
+class _Merge(NamedTuple):
+    """A step that joined two large parts."""
+
+    inside: Array
+    """The points ``(n,)`` of the smaller part."""
+    share: float
+    """Of all points."""
+    contact: float
+    shade: float
+
+    @property
+    def difference(self) -> float:
+        """How unlike the parts are, and how little they touch."""
+        return float((1 - np.exp(-((self.shade / SHADE) ** 2))) / max(self.contact, 1e-6))
+
+
 def divided(scene: GaussianScene, rows: Tensor) -> Division | None:
     """The two parts of the object with these ``rows``; None if it is of one piece."""
     points = surface_points(scene[rows])
     if points is None:
         return None
-    merged = _merged(points)
-    if merged is None:
+    found = [merge for cell in CELLS for merge in _merges(points, cell)]
+    if not found:
         return None
-    second, contact, shade = merged
-    nearest = _nearest(points, scene.means[rows])
-    inside = torch.from_numpy(second[nearest])
-    parts = (rows[~inside], rows[inside])
-    if len(parts[0]) < len(parts[1]):
-        parts = parts[::-1]
-    return Division(parts, contact, shade) if len(parts[1]) else None
+    return _division(
+        scene, rows, points, max(found, key=lambda merge: merge.difference * merge.share**0.5)
+    )
 
 
 def standing_apart(scene: GaussianScene, mask: Tensor, up: Vec3) -> Tensor | None:
@@ -62,18 +76,37 @@ def standing_apart(scene: GaussianScene, mask: Tensor, up: Vec3) -> Tensor | Non
     None unless both nearly reach the ground beside each other, as a guitar and its stand do. A seat
     on legs is one thing, and so is a cushion, which shares much of its surface with its chair.
     """
-    found = divided(scene, mask.nonzero().squeeze(-1))
-    if found is None or found.contact > LEANS or found.shade < UNLIKE:
+    rows = mask.nonzero().squeeze(-1)
+    points = surface_points(scene[rows])
+    if points is None:
         return None
-    ends = [quantiles(scene.means[rows].double() @ up, (0.01, 0.99)) for rows in found.parts]
-    (low, high), (low_2, high_2) = ((float(a), float(b)) for a, b in ends)
-    both = max(high, high_2) - min(low, low_2)
-    beside = min(high, high_2) - max(low, low_2)
-    if abs(low - low_2) > GROUND * both or beside < BESIDE * min(high - low, high_2 - low_2):
+    height = points.x @ up.numpy()
+    found = [merge for cell in CELLS for merge in _merges(points, cell) if _leans(merge, height)]
+    if not found:
         return None
+    division = _division(scene, rows, points, max(found, key=lambda merge: merge.difference))
     out = torch.zeros_like(mask)
-    out[found.parts[0]] = True
+    out[rows if division is None else division.parts[0]] = True
     return out
+
+
+def _leans(merge: _Merge, height: Array) -> bool:
+    """Whether the smaller part is a stand; ``height (n,)`` is that of all points."""
+    if merge.share < STAND or merge.contact > LEANS or merge.shade < UNLIKE:
+        return False
+    low, high = np.quantile(height[~merge.inside], (0.01, 0.99))
+    low_2, high_2 = np.quantile(height[merge.inside], (0.01, 0.99))
+    both, beside = max(high, high_2) - min(low, low_2), min(high, high_2) - max(low, low_2)
+    shorter = min(high - low, high_2 - low_2)
+    return bool(abs(low - low_2) <= GROUND * both and beside >= BESIDE * shorter)
+
+
+def _division(
+    scene: GaussianScene, rows: Tensor, points: SurfacePoints, merge: _Merge
+) -> Division | None:
+    inside = torch.from_numpy(merge.inside[_nearest(points, scene.means[rows])])
+    parts = sorted((rows[~inside], rows[inside]), key=len, reverse=True)
+    return Division((parts[0], parts[1]), merge.contact, merge.shade) if len(parts[1]) else None
 
 
 def _nearest(points: SurfacePoints, x: Tensor) -> Array:
@@ -84,17 +117,17 @@ def _nearest(points: SurfacePoints, x: Tensor) -> Array:
     return found
 
 
-def _merged(points: SurfacePoints) -> tuple[Array, float, float] | None:
-    """The last merge of two large parts: a mask of the second ``(n,)``, contact, colour distance.
+def _merges(points: SurfacePoints, cell: float) -> list[_Merge]:
+    """Merges of two large parts.
 
     The cost of a merge is the difference in colour, times how small the common border is compared
-    with the smaller part.
+    with the smaller part; the larger the parts, the later they are merged.
     """
-    of = Voxels.of(torch.from_numpy(points.x), CELL * points.spacing).of_point.numpy()
+    of = Voxels.of(torch.from_numpy(points.x), cell * points.spacing).of_point.numpy()
     size, color, touching = _cells(points, of)
     members = [[k] for k in range(len(size))]
     stamp = [0] * len(size)  # changes whenever a part grows
-    least, last = SMALLEST * len(of), None
+    out = list[_Merge]()
 
     def step(a: int, b: int) -> tuple[float, int, int, int, int]:
         small, apart = min(size[a], size[b]), float(((color[a] - color[b]) ** 2).sum())
@@ -108,9 +141,11 @@ def _merged(points: SurfacePoints) -> tuple[Array, float, float] | None:
         if (stamp[a], stamp[b]) != (was_a, was_b):
             continue
         small = min(size[a], size[b])
-        if small >= least:
+        if small >= SMALLEST * len(of):
+            inside = np.zeros(len(size), bool)
+            inside[members[a if size[a] < size[b] else b]] = True
             shade = float(np.linalg.norm(color[a] - color[b]))
-            last = [*members[b]], touching[a][b] / small, shade
+            out.append(_Merge(inside[of], small / len(of), touching[a][b] / small, shade))
         color[a] = (size[a] * color[a] + size[b] * color[b]) / (size[a] + size[b])
         size[a] += size[b]
         members[a] += members[b]
@@ -121,11 +156,7 @@ def _merged(points: SurfacePoints) -> tuple[Array, float, float] | None:
                 touching[a][c] = touching[c][a] = touching[a].get(c, 0) + pairs
         for c in touching[a]:
             heapq.heappush(queue, step(a, c))
-    if last is None:
-        return None
-    second = np.zeros(len(size), bool)
-    second[last[0]] = True
-    return second[of], last[1], last[2]
+    return out
 
 
 def _cells(points: SurfacePoints, of: Array) -> tuple[Array, Array, list[dict[int, int]]]:
