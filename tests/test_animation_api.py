@@ -6,9 +6,10 @@ import pytest
 import torch
 
 import newtongs
-from newtongs import ObjectSpec, Physics
+from newtongs import GaussianNND, NNDConfig, ObjectSpec, Physics
 from newtongs.base.errors import InputError, argument
 from newtongs.cli import as_flag
+from newtongs.dynamics.surfaces import FLOOR
 from newtongs.pipeline.prepare import main_frame, prepare
 from newtongs.pipeline.source import Source, floor_of, open_source
 from newtongs.pipeline.spec import SceneSpec
@@ -102,6 +103,17 @@ def test_a_reused_setup_is_the_one_made_anew():
             assert (got.shape is None) == (want.shape is None)
     other = prepare("sunny_park", SPECS[0], reuse=fresh[0])
     assert other.source.name == "sunny_park"
+
+
+def test_a_reused_setup_has_the_floor_of_its_own_model():
+    """A model without the floor event falls through; the next one, with it, must not."""
+    models = [GaussianNND(NNDConfig(contact=there)) for there in (False, True)]
+    specs = [SceneSpec(physics=Physics(model, contact="paper")) for model in models]
+    source = open_source("desk_blue_sphere")
+    setup = None
+    for spec, surfaces in zip((*specs, specs[0]), ((), (FLOOR,), ()), strict=True):
+        setup = prepare(source, spec, reuse=setup)
+        assert setup.fixed.surroundings.surfaces == surfaces
 
 
 @pytest.mark.parametrize(

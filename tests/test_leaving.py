@@ -41,7 +41,8 @@ def interrupted(code, words, after, *, signals=1, wait_for="ready\n"):
 def test_a_command_is_left_with_one_line(tmp_path, after, signals):
     words = ["animate", "sunny_park", "--out", tmp_path / "o", "--seconds", "1", "--formats", "png"]
     code, said = interrupted(READY + "m.main()", words, after, signals=signals)
-    assert (code, said) in ((130, "newtongs: stopped\n"), (0, "")), said
+    finished = (0, "") if after >= 1 else None  # nothing is drawn before torch is loaded
+    assert (code, said) in ((130, "newtongs: stopped\n"), finished), said
     assert not list(tmp_path.rglob(".*.part")) or signals == 2
 
 

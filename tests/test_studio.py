@@ -1,6 +1,8 @@
 """A session of the studio, without a browser: picking, pushing, playing, taking home."""
 
 import json
+import os
+from pathlib import Path
 
 import pytest
 import torch
@@ -288,6 +290,21 @@ def test_a_project_opens_again_in_the_studio_and_for_replay(picked, tmp_path):
     again = Session.load(tmp_path / "it.json")
     assert again.recipe == session.recipe
     assert torch.equal(load_animation(tmp_path / "it.json").states[0], again.animation().states[0])
+
+
+def test_a_project_is_published_once_and_complete(picked, tmp_path, monkeypatch):
+    """A kill between two versions would leave an animation that is no project."""
+    seen = []
+
+    def replace(part, path):
+        if path.suffix == ".json":
+            seen.append("studio" in json.loads(Path(part).read_bytes()))
+        rename(part, path)
+
+    rename = os.replace
+    monkeypatch.setattr(os, "replace", replace)
+    picked[0].save(tmp_path / "it.json")
+    assert seen == [True]
 
 
 def test_a_project_of_a_file_finds_it(park, tmp_path, monkeypatch):

@@ -416,7 +416,7 @@ def test_recent_files_are_offered_by_name_and_opened_by_number(page, tmp_path, m
 
     save(page.session.scene, tmp_path / "park.ply")
     assert recent_files() == []
-    assert opened_session(str(tmp_path / "park.ply")) is not None
+    assert opened_session(str(tmp_path / "park.ply")).recipe.scene == str(tmp_path / "park.ply")
     assert recent_files() == [tmp_path / "park.ply"]
     page.recent = recent_labels(recent_files())
     (label,) = page.recent

@@ -29,8 +29,8 @@ def make_surroundings(layout: Layout, bodies: Sequence[Body], spec: SceneSpec) -
     """Make floor, planes and boxes; with contact "world" also the solid scene, a floor below it."""
     extra: tuple[Surface, ...] = (*spec.planes, *spec.boxes)
     if spec.physics.contact == "paper":
-        contact = getattr(getattr(spec.physics.model, "config", None), "contact", True)
-        return Fixed(Surroundings(((FLOOR,) if contact else ()) + extra), None, None)
+        floor = (FLOOR,) if spec.physics.has_floor else ()
+        return Fixed(Surroundings((*floor, *extra)), None, None)
     rest = static_rest(layout)
     if not spec.physics.solid or not len(rest):
         return Fixed(Surroundings((FLOOR, *extra)), None, None)
@@ -59,6 +59,6 @@ def solid_rest(
         (body.shape, State(body.z0).p.double().numpy()) for body in bodies if body.shape is not None
     ]
     if not objects:
-        raise InputError("solid boxes leave room for shapes, which only contact 'world' has")
+        raise InputError("solid boxes need object shapes, which exist only with contact 'world'")
     sizes = [shape.size for shape, _ in objects[: layout.pushed]]
     return collider(rest, layout.frame, size=float(np.median(sizes)), cell=cell, objects=objects)
