@@ -217,7 +217,7 @@ def bad_file(path):
         (["{park}", "--seconds", "0.01"], "two frames"),
         (["{park}", "--floor", "nan"], "scene units"),
         (["{park}", "--best"], "nearest to a --goal"),
-        (["{park}", "--attenuation", "0.5"], "belongs to --contact paper"),
+        (["{park}", "--attenuation", "0.5"], "applies only with --contact paper"),
         (["{park}", "--contact", "paper", "--friction", "0.1"], "ignored with --contact paper"),
         (["{park}", "--framing", "paper", "--azimuth", "40"], "contradicts --framing paper"),
         (["{park}", "--cameras", "{park}", "--elevation", "40"], "contradicts --cameras"),

@@ -430,7 +430,7 @@ def test_the_numbers_are_gsplats():
 
 def test_films_of_unequal_streams_are_refused():
     scene = next(iter(SCENES.values()))()
-    with pytest.raises(InputError, match="scenes and cameras of a film must be equally many"):
+    with pytest.raises(InputError, match="a film needs equally many scenes and cameras"):
         list(render_frames([scene, scene], [CAMERA], backend="light"))
     means, covariances = scene.means.expand(2, -1, -1), scene.covariances.expand(3, -1, -1, -1)
     with pytest.raises(InputError, match="means and covariances of a film"):

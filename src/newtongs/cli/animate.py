@@ -461,7 +461,8 @@ class Animate(Picture):
             self.refuse_beside("contact", ("friction", "hollow"))
         elif not self.paper and self.attenuation != Animate.attenuation:
             raise InputError(
-                "--attenuation belongs to --contact paper; use --friction, or give that contact"
+                "--attenuation applies only with --contact paper; use --friction, or add "
+                "--contact paper"
             )
 
     def check_goal(self, animation: "Animation") -> None:

@@ -73,7 +73,7 @@ class MakeCollider:
         solid, frame = self.whole(source, floor) if not self.select else self.around(source, floor)
         if not len(solid.boxes):
             raise InputError(
-                "nothing solid was found: all Gaussians are faint or very wide; use another scene"
+                "found nothing solid: all Gaussians are faint or very wide; use another scene"
             )
         write_collider(solid, frame, self.out)
         collider_picture(solid, frame, picture)

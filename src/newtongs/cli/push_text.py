@@ -72,7 +72,7 @@ def report(animation: "Animation") -> None:
         print(f"  {ending(animation, one.id)}")
     copies = sum(one.copy_of is not None for one in about.objects)
     if copies:
-        print(f"copies: {copies} more objects, above")
+        print(f"copies: {copies} added above the original")
     if any(one.loose for one in about.objects):
         loose = sum(one.loose for one in about.objects)
         print(f"loose: {loose} more objects, asleep until hit")

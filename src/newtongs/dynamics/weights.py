@@ -44,7 +44,7 @@ def load_tensors(path: Path | str) -> tuple[dict[str, Tensor], dict[str, Any]]:
             tensors = {k: f.get_tensor(k) for k in f.keys()}  # noqa: SIM118  (not a mapping)
             description = parsed_json(path, (f.metadata() or {})[_DESCRIPTION])
         if not isinstance(description, dict):
-            raise InputError(f"{path}: its description is no JSON object")
+            raise InputError(f"{path}: its description is not a JSON object")
     except (SafetensorError, KeyError, ValueError, OSError) as error:
         raise InputError(
             f"{path} is not a newtongs checkpoint (damaged, cut short, or another program's file)"
@@ -87,7 +87,7 @@ def _require_fitting(path: Path | str, config: NNDConfig, weights: Mapping[str, 
         )
     for name, x in weights.items():
         if not x.is_floating_point() or not torch.isfinite(x).all():
-            raise InputError(f"{path}: the weights {name} are no finite floating-point numbers")
+            raise InputError(f"{path}: the weights {name} contain non-finite values")
 
 
 def load_pretrained(seed: int = 7301) -> GaussianNND:

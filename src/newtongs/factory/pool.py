@@ -12,7 +12,7 @@ from functools import lru_cache, partial
 from pathlib import Path
 from typing import Any
 
-from ..base.errors import InputError
+from ..base.errors import InputError, argument
 from ..base.files import first_line
 from ..base.locks import scratch
 from ..base.types import Progress
@@ -139,7 +139,7 @@ class Pool:
                 except BrokenProcessPool as error:
                     raise InputError(
                         "a worker process was killed, perhaps for lack of memory; run the same "
-                        "command again, with fewer --workers"
+                        f"command again, with fewer {argument('workers')}"
                     ) from error
             if report is not None:
                 report()

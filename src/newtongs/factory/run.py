@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from ..base.errors import InputError
+from ..base.errors import InputError, argument
 from ..base.files import free_bytes, silent, write_atomically
 from ..base.types import Progress
 from .encode import text
@@ -130,7 +130,7 @@ def check_folder(out: Path, spec: Spec) -> None:
     if found.get("digest") != spec.digest:
         raise InputError(
             f"{out} holds a data set of another spec or version ({found.get('digest')}, this is "
-            f"{spec.digest}); choose another folder with --out"
+            f"{spec.digest}); choose another folder with {argument('out')}"
         )
 
 
@@ -141,7 +141,7 @@ def check_space(out: Path, spec: Spec, films: int) -> None:
     if films and free < needed:
         raise InputError(
             f"not enough space in {out}: about {needed / 1e9:.1f} GB for {films} films, "
-            f"{free / 1e9:.1f} GB free; choose another folder, or a smaller --count"
+            f"{free / 1e9:.1f} GB free; choose another folder, or a smaller {argument('count')}"
         )
 
 

@@ -243,7 +243,7 @@ class Spec:
     least_seen: float = 0.34
     """Fraction of the frames in which the pushed objects must be visible, in every view."""
     most_veiled: float = 0.05
-    """Fraction of a picture that may be covered by what the camera is inside of, in every frame."""
+    """Largest fraction of any frame that Gaussians around the camera may cover."""
     objects: Objects = field(default_factory=Objects)
     """Table [objects]."""
     pushes: Pushes = field(default_factory=Pushes)

@@ -68,7 +68,7 @@ def _fitting_config(
     for name, x in tensors.items():
         broken = torch.isnan(x) if name in RANGE else ~torch.isfinite(x)
         if not x.is_floating_point() or broken.any():
-            raise InputError(f"{path}: the weights {name} are not finite floating-point numbers")
+            raise InputError(f"{path}: the weights {name} contain non-finite values")
     return config
 
 

@@ -199,7 +199,7 @@ def open_glb(path: Path) -> Glb:
 def _tree(path: Path, chunk: memoryview | None) -> dict[str, Any]:
     tree = None if chunk is None else parsed_json(path, bytes(chunk[: JSON_BYTES + 1]))
     if not isinstance(tree, dict):
-        raise InputError(f"{path}: its JSON is no object; it is damaged")
+        raise InputError(f"{path}: its JSON is not an object; it is damaged")
     return tree
 
 

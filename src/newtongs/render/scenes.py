@@ -123,7 +123,7 @@ def _together(what: str, *streams: Iterable[Any]) -> Iterator[tuple[Any, ...]]:
     over = object()
     for i, row in enumerate(zip_longest(*streams, fillvalue=over)):
         if any(x is over for x in row):
-            raise InputError(f"{what} of a film must be equally many; one of them ends after {i}")
+            raise InputError(f"a film needs equally many {what}; one of them ended after {i}")
         yield row
 
 

@@ -205,7 +205,7 @@ def count_frames(path: Path | str) -> int:
     try:
         frames = int(ffmpeg.count_frames_and_secs(str(path))[0])
     except (RuntimeError, OSError, ValueError) as error:  # its message is only ffmpeg's exit status
-        raise InputError(f"{path} cannot be read as a film; it is damaged or no film") from error
+        raise InputError(f"{path} cannot be read as a film; it is damaged or not a film") from error
     if frames < 1:
         raise InputError(f"{path} cannot be read as a film: it has no frame")
     return frames

@@ -173,7 +173,7 @@ def select(wanted: Sequence[str] | None) -> list[Template]:
     if wanted is None:
         return list(TEMPLATES.values())
     if not wanted:
-        raise InputError("no template named; give at least one, or leave the option out for all 10")
+        raise InputError("no template given; name at least one, or leave the option out for all 10")
     names = [wanted] if isinstance(wanted, str) else wanted
     chosen = {template(name).scene_id for name in names}
     return [t for t in TEMPLATES.values() if t.scene_id in chosen]

@@ -26,7 +26,7 @@ import torch
 from torch import Tensor
 
 from ... import motions
-from ...base.errors import InputError, unknown_name
+from ...base.errors import InputError, argument, unknown_name
 from ...base.files import first_line, load_torch
 from ...base.locks import alone, made
 from ...base.process import one_thread
@@ -179,7 +179,9 @@ def _is_pending(folder: Path, plan: SplitPlan, overwrite: bool) -> bool:
         other = "was made with other settings (its split, frames, dt or note differ)"
     else:
         return not files.manifest.exists()
-    raise InputError(f"{files.data} {other}; choose another folder, or replace it with --overwrite")
+    raise InputError(
+        f"{files.data} {other}; choose another folder, or replace it with {argument('overwrite')}"
+    )
 
 
 def _build_split(
@@ -295,7 +297,8 @@ def _start(files: _Files, plan: SplitPlan) -> _Position:
     if free < plan.disk_bytes:
         raise InputError(
             f"not enough space for {files.data}: {plan.disk_bytes / 1e9:.2f} GB needed while it is "
-            f"made, {free / 1e9:.2f} GB free; choose another folder or a smaller --per-motion"
+            f"made, {free / 1e9:.2f} GB free; choose another folder or a smaller "
+            f"{argument('per_motion')}"
         )
     files.discard()  # the record of an earlier build must not describe the new parts
     files.append_rows([",".join(MANIFEST_COLUMNS) + "\n"])

@@ -10,7 +10,7 @@ from pathlib import Path
 from string import Template
 
 from ... import __version__
-from ...base.errors import InputError
+from ...base.errors import InputError, argument
 from .content import Figure, Section
 from .registry import SectionSpec
 from .report_run import ReportRun
@@ -104,7 +104,9 @@ def _few_colors(path: Path) -> bytes:
     try:
         from PIL import Image
     except ImportError as error:
-        raise InputError("--small needs Pillow: pip install 'newtongs[formats]'") from error
+        raise InputError(
+            f"{argument('small')} needs Pillow; install it with: pip install 'newtongs[formats]'"
+        ) from error
     out = io.BytesIO()
     Image.open(path).convert("RGB").quantize(256).save(out, "PNG", optimize=True)
     return out.getvalue()

@@ -15,7 +15,7 @@ from typing import Any, ClassVar, Protocol
 from torch import Tensor, nn
 from torch.optim import Optimizer
 
-from ...base.errors import InputError
+from ...base.errors import InputError, argument
 from ...base.files import write_atomically
 from ...base.locks import alone
 from ...base.ranks import Ranks
@@ -87,7 +87,8 @@ class RunFolder:
             ArithmeticError,
         ) as e:
             raise InputError(
-                f"{self.last} is damaged: its run cannot go on; choose another --out, or remove it"
+                f"{self.last} is damaged: its run cannot be resumed; choose another "
+                f"{argument('out')}, or remove it"
             ) from e
 
     def _check_same_run(self, there: Mapping[str, Any], config: RunConfig) -> None:
@@ -98,7 +99,8 @@ class RunFolder:
         if different is not None:
             raise InputError(
                 f"{self.path} holds a run with {different} = {there.get(different)}, this one has "
-                f"{here[different]}; choose another --out, or the same settings to go on"
+                f"{here[different]}; choose another {argument('out')}, or the same settings to "
+                "resume it"
             )
 
     def append_metrics(self, row: Mapping[str, Any]) -> None:
