@@ -203,7 +203,7 @@ def bad_file(path):
         (["{park}", "--paper", "--push", "motion=free_fall"], "labelled path"),
         (["{park}", "--scale", "free"], "contact 'paper'"),
         (["{park}", "--loose", "--contact", "paper"], "loose"),
-        (["{park}", "--loose"], "nothing else is loose"),
+        (["{park}", "--loose"], "no other upright object"),
         (["sunny_prak"], "sunny_park"),
         (["{park}", "--size", "100000", "9"], "8192"),
         (["{park}", "--color", "5", "0", "0"], "from 0 to 1"),

@@ -156,7 +156,7 @@ def test_a_motion_that_cannot_be_is_undone(page):
     page.picking.add("id:0")
     page.panel.loose.value = True
     page.guarded(page.push_panel.on_options)(Event(Client()))
-    assert "#d33" in page.panel.message.content  # nothing else is loose in the park
+    assert "#d33" in page.panel.message.content  # there is no other object in the park
     assert not page.session.recipe.loose
     assert page.panel.loose.value is False
 

@@ -83,7 +83,7 @@ def report(animation: "Animation") -> None:
         f"{gravity}"
     )
     if about.floor_doubt:
-        print(f"doubt: {about.floor_doubt}; newtongs inspect draws both")
+        print(f"uncertain: {about.floor_doubt}; run newtongs inspect to see the alternatives")
     if about.solid_boxes:
         print(f"the scene is solid: {about.solid_boxes:,} boxes")
     for one, miss in zip(pushed, about.goal_missed_by, strict=False):

@@ -325,7 +325,7 @@ def _find_loose(
         taken = taken | free
     if not out:
         raise InputError(
-            "nothing else is loose: no other object that stands up was found; leave "
+            "found no other upright object to make loose; leave "
             f"{argument('loose')} out, or name objects with {argument('objects')}"
         )
     return out
