@@ -16,9 +16,10 @@ from export_samples import park
 from test_formats import lgm_tensor
 
 from newtongs import GaussianNND
+from newtongs.base.checkpoints import load_tensors, save_tensors
 from newtongs.base.errors import InputError
 from newtongs.base.files import load_torch
-from newtongs.dynamics.weights import load_model, load_tensors, save_model, save_tensors
+from newtongs.dynamics.weights import load_model, save_model
 from newtongs.exports import load_animation, save_animation, write_glb
 from newtongs.exports.replay import _entry
 from newtongs.forecast import ContextConfig, ContextNND, load_context
@@ -237,7 +238,7 @@ def test_a_checkpoint_that_claims_a_large_model(tmp_path):
     path = tmp_path / "a.safetensors"
     save_model(path, GaussianNND(), {})
     tensors, about = load_tensors(path)
-    from newtongs.dynamics.weights import save_tensors
+    from newtongs.base.checkpoints import save_tensors
 
     about["model"]["hidden"] = 30_000
     save_tensors(path, tensors, about)

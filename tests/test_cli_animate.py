@@ -10,6 +10,7 @@ from newtongs import InputError, cli
 from newtongs.cli.continuing import Continue
 from newtongs.exports.replay import load_animation
 from newtongs.formats.files import load, save
+from newtongs.pipeline import source
 from newtongs.samples import template
 
 SMALL = ["--size", "64", "48", "--seconds", "0.25"]
@@ -302,3 +303,13 @@ def test_gallery(tmp_path, monkeypatch):
     monkeypatch.setattr(stress, "STRESS_TESTS", few)
     run("gallery", "--out", tmp_path / "gallery.png")
     assert (tmp_path / "gallery.png").read_bytes()[1:4] == b"PNG"
+
+
+def test_the_scene_is_read_once(tmp_path, monkeypatch):
+    """Also where the size of a ply sequence is estimated before the work."""
+    read, opened = source.open_source, []
+    monkeypatch.setattr(source, "open_source", lambda *a: opened.append(a[0]) or read(*a))
+    out = tmp_path / "o"
+    cli.main(["animate", "desk_blue_sphere", "--out", str(out), "--formats", "ply", "--seconds",
+              "0.1", "--velocity", "1", "0", "0"])  # fmt: skip
+    assert opened == ["desk_blue_sphere"]

@@ -10,10 +10,10 @@ import torch
 
 from newtongs import motions
 from newtongs.base import state as states
+from newtongs.base.checkpoints import load_tensors, save_tensors
 from newtongs.base.errors import InputError, Interrupted
 from newtongs.base.state import State
 from newtongs.cli import app, main
-from newtongs.dynamics.weights import load_tensors, save_tensors
 from newtongs.forecast import SEEN, ContextConfig, ContextNND, load_context, load_pretrained_context
 from newtongs.forecast.continuation import read_track
 from newtongs.forecast.dual import Dual, exp, saturated, silu, sine_cosine, tanh
@@ -255,7 +255,7 @@ def test_an_interrupted_run_goes_on_as_if_it_had_not_been(tmp_path, monkeypatch)
 
     from contextlib import contextmanager
 
-    from newtongs.paper.training import checkpoint
+    from newtongs.base import runs as checkpoint
 
     @contextmanager
     def flag():

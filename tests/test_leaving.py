@@ -143,7 +143,7 @@ def test_a_full_disk_in_training_is_one_line_and_what_was_finished_stays(
 
 
 def test_a_full_disk_while_metrics_are_written(tmp_path):
-    from newtongs.paper.training.checkpoint import RunFolder
+    from newtongs.base.runs import RunFolder
 
     folder = RunFolder(tmp_path)
     folder.append_metrics({"epoch": 1})

@@ -57,7 +57,7 @@ def studio():
 @pytest.fixture
 def page(studio):
     page = studio.page
-    page.open(Session(Recipe("sunny_park", seconds=0.5), place=studio.park), "sunny_park")
+    page.open(Session(Recipe("sunny_park", seconds=0.5), source=studio.park), "sunny_park")
     return page
 
 
@@ -438,7 +438,7 @@ def test_an_uploaded_project_opens_with_the_scene_that_is_open(page, tmp_path):
     page.session.push(0, velocity=(0.5, 1.0, 0.0))
     page.session.save(tmp_path / "it.json")
     recipe = page.session.recipe
-    page.open(Session(Recipe("sunny_park"), place=page.session.place), "sunny_park")
+    page.open(Session(Recipe("sunny_park"), source=page.session.source), "sunny_park")
     upload(page, "it.json", (tmp_path / "it.json").read_bytes())
     assert page.session.recipe == recipe
 

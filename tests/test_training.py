@@ -17,13 +17,14 @@ import pytest
 import torch
 
 from newtongs import GaussianNND, NNDConfig, load_model, load_pretrained, motions
+from newtongs.base.checkpoints import load_tensors
 from newtongs.base.errors import InputError
 from newtongs.base.ranks import Ranks
+from newtongs.base.runs import identity
 from newtongs.base.state import LAYOUT
 from newtongs.cli import app, main
-from newtongs.dynamics.weights import load_tensors, remove_branches
+from newtongs.dynamics.weights import remove_branches
 from newtongs.paper.training import LossWeights, TrainConfig, loop, objective, train
-from newtongs.paper.training.checkpoint import identity
 from newtongs.paper.training.loop import permutation
 from newtongs.paper.training.loss import term_names
 from newtongs.paper.training.update import CompiledUpdate, ReferenceUpdate, make_update

@@ -347,7 +347,7 @@ def resume_context(folder: Path) -> Any:
 
 def run_folder(folder: Path) -> list[Path]:
     """A training run that is to go on."""
-    from newtongs.paper.training.checkpoint import RunFolder, identity
+    from newtongs.base.runs import RunFolder, identity
     from newtongs.paper.training.loop import Position, save
 
     model, optimizer, schedule, config = run_parts(folder)
@@ -371,8 +371,8 @@ def run_parts(folder: Path):
 
 
 def resume(folder: Path) -> Any:
+    from newtongs.base.runs import RunFolder
     from newtongs.paper.training import loop
-    from newtongs.paper.training.checkpoint import RunFolder
 
     model, optimizer, schedule, config = run_parts(folder)
     return loop.resume(RunFolder(folder), model, optimizer, schedule, config, "f")

@@ -242,6 +242,17 @@ def load_torch(path: Path) -> Any:
     return content
 
 
+def torch_content(path: Path, unusable: Callable[[Path, str], InputError]) -> Any:
+    """As :func:`load_torch`; what torch says of a damaged file becomes one line of ``unusable``."""
+    try:
+        return load_torch(path)
+    except InputError:
+        raise
+    except Exception as error:  # torch raises half a dozen types for damaged archives
+        reason = first_line(error).split(". ")[0][:120]
+        raise unusable(path, f"it cannot be read (damaged or truncated: {reason})") from error
+
+
 def _require_known_names(path: Path, pickled: bytes) -> None:
     """Refuse names from which torch would build something other than a plain tensor."""
     for module, name in NAMED.findall(pickled):

@@ -1,6 +1,6 @@
 """A training run on disk: checkpoints, metrics.jsonl, and resuming as if it had never stopped.
 
-Both trainings use it: Gaussian-NND's beside this file, ContextNND's in ``newtongs.forecast``.
+Both trainings use it: ``newtongs.paper.training`` and ``newtongs.forecast.training``.
 """
 
 import json
@@ -15,11 +15,11 @@ from typing import Any, ClassVar, Protocol
 from torch import Tensor, nn
 from torch.optim import Optimizer
 
-from ...base.errors import InputError, argument
-from ...base.files import write_atomically
-from ...base.locks import alone
-from ...base.ranks import Ranks
-from ...dynamics.weights import load_tensors, save_tensors
+from .checkpoints import load_tensors, save_tensors
+from .errors import InputError, argument
+from .files import write_atomically
+from .locks import alone
+from .ranks import Ranks
 
 OPTIMIZER = "optimizer."  # before the name of what is not a weight
 

@@ -50,7 +50,7 @@ class Estimate:
         """Bytes of all .ply files, one per frame."""
         return 4 * (GAUSSIAN_VALUES + 3 * self.colors) * self.gaussians * self.frames
 
-    def told(self) -> Iterable[str]:
+    def announcements(self) -> Iterable[str]:
         """Lines that announce large files."""
         if self.sequence > LARGE_SEQUENCE:
             yield f"one .ply per frame: {self.sequence / 1e9:,.1f} GB in {self.frames:,} files"

@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from ..base.errors import InputError, argument
+from ..base.extras import optional
 from ..base.files import first_line
 from ..base.types import Progress
 from . import shared
@@ -37,13 +38,7 @@ def ray_module(address: str = "") -> Any:
     """
     if address.startswith(LOOPBACK):
         os.environ.setdefault("RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER", "0")
-    try:
-        import ray
-    except ImportError as error:
-        raise InputError(
-            "a cluster needs ray; install it with: pip install 'newtongs[cluster]'"
-        ) from error
-    return ray
+    return optional("ray", "a cluster needs ray", "cluster")
 
 
 def check_address(address: str) -> None:

@@ -54,7 +54,7 @@ def produce(
     arrow()
     begun, scenes = time.perf_counter(), find_scenes(spec, folder)
     check_motions(spec)
-    check_folder(out, spec)
+    check_same_spec(out, spec)
     shards = shards_of(spec, scenes)
     missing = [s for s in shards if not is_done(out, s, spec.digest)]
     check_space(out, spec, sum(s.films for s in missing))
@@ -119,7 +119,7 @@ def check_motions(spec: Spec) -> None:
         motions.get(name)
 
 
-def check_folder(out: Path, spec: Spec) -> None:
+def check_same_spec(out: Path, spec: Spec) -> None:
     """Check that the folder holds no other data set."""
     try:
         found = json.loads((out / "spec.json").read_bytes())

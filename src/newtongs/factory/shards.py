@@ -5,12 +5,14 @@ import json
 import tarfile
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from importlib import import_module
 from pathlib import Path
 from typing import Any, BinaryIO
 
 import numpy as np
 
 from ..base.errors import InputError, argument
+from ..base.extras import optional
 from ..base.files import write_atomically
 from ..base.process import one_thread, peak_memory
 from ..render.video import write_png
@@ -149,14 +151,8 @@ COLUMNS = {
 
 def arrow() -> Any:
     """pyarrow, or what to install."""
-    try:
-        import pyarrow
-        import pyarrow.parquet
-    except ImportError as error:
-        raise InputError(
-            "the index needs pyarrow; install it with: pip install 'newtongs[factory]'"
-        ) from error
-    return pyarrow
+    optional("pyarrow.parquet", "the index needs pyarrow", "factory")
+    return import_module("pyarrow")
 
 
 def all_rows(out: Path, shards: Sequence[Shard]) -> list[dict[str, Any]]:

@@ -1,7 +1,10 @@
 """Spec files: which films a data set holds.
 
 A spec is TOML. Its tables are the dataclasses here, its keys their fields; what is left out takes
-its default. Whatever varies from film to film is a distribution, see :class:`Numbers`.
+its default. They are read here and not by msgspec, which ignores a misspelt key of a dataclass and
+names neither the value it was given nor the words it knows.
+
+Whatever varies from film to film is a distribution, see :class:`Numbers`.
 """
 
 import hashlib

@@ -3,7 +3,6 @@
 from collections.abc import Mapping
 from dataclasses import asdict, fields
 from functools import cache
-from importlib import resources
 from pathlib import Path
 from typing import Any
 
@@ -11,8 +10,8 @@ import torch
 from torch import Tensor
 
 from .. import __version__
+from ..base.checkpoints import load_tensors, save_tensors, shipped
 from ..base.errors import InputError
-from ..dynamics.weights import load_tensors, save_tensors
 from .config import ContextConfig
 from .model import ContextNND
 
@@ -75,9 +74,4 @@ def _fitting_config(
 @cache
 def load_pretrained_context(seed: int = 7301) -> ContextNND:
     """The shipped model."""
-    folder = Path(str(resources.files("newtongs").joinpath("checkpoints")))
-    path = folder / f"context_seed{seed}.safetensors"
-    if not path.is_file():
-        shipped = sorted(p.stem.removeprefix("context_seed") for p in folder.glob("context_seed*"))
-        raise InputError(f"no ContextNND with seed {seed} is shipped; seeds: {', '.join(shipped)}")
-    return load_context(path)
+    return load_context(shipped("context", seed))

@@ -17,6 +17,7 @@ import numpy as np
 import torch
 
 from ..base.errors import InputError, argument
+from ..base.extras import optional
 from ..base.files import afford, foreign, silent, write_atomically
 from ..base.locks import scratch
 from ..base.types import Progress
@@ -60,13 +61,7 @@ AXES_BY_CODE = (
 
 def gsply() -> Any:
     """The library, or an error that says how to install it."""
-    try:
-        import gsply
-    except ImportError as error:
-        raise InputError(
-            "compressed .ply and .spz need gsply; install it with: pip install 'newtongs[formats]'"
-        ) from error
-    return gsply
+    return optional("gsply", "compressed .ply and .spz need gsply", "formats")
 
 
 def is_compressed(header: Header) -> bool:

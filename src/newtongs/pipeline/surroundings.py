@@ -11,9 +11,15 @@ from ..dynamics.surfaces import FLOOR, Plane, Surface
 from ..physics.bodies import Body, Surroundings
 from ..physics.colliders import Collider, collider
 from ..scene.gaussians import BACKGROUND, GaussianScene
-from ..scene.world_frame import UP
+from ..scene.world_frame import UP, WorldFrame
+from ..segment.floor.finding import FloorPlane
 from .pick import Layout
+from .source import Source, on_cpu
 from .spec import SceneSpec
+
+CELLS = 200  # along the longest side of a whole scene
+OBJECT_CELLS = 32  # along an object, as around the objects that animate moves
+FAINT, SAMPLE = 0.1, 100_000  # opacity and number of the Gaussians whose extent is measured
 
 
 class Fixed(NamedTuple):
@@ -49,6 +55,18 @@ def static_rest(layout: Layout) -> GaussianScene:
     """
     plain = layout.scene.replace(sh=layout.scene.sh[:, :1])
     return plain[(layout.scene.ids == BACKGROUND) & layout.ever_after]
+
+
+def solid_scene(
+    source: Source, floor: FloorPlane, cell: float | None = None
+) -> tuple[Collider, WorldFrame]:
+    """A whole scene as boxes, in a frame with the scene's unit; ``cell`` in scene units."""
+    scene, frame = on_cpu(source.scene), WorldFrame.of_floor(floor.up, floor.height)
+    x = scene.means[scene.opacities > FAINT]
+    x = x if len(x) else scene.means
+    ends = x[:: max(1, len(x) // SAMPLE)].quantile(x.new_tensor([0.01, 0.99]), dim=0)
+    cell = cell or float((ends[1] - ends[0]).max()) / CELLS
+    return collider(scene, frame, size=OBJECT_CELLS * cell, cell=cell), frame
 
 
 def solid_rest(

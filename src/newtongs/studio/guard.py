@@ -18,6 +18,7 @@ from typing import Any
 from urllib.parse import parse_qs, urlsplit
 
 from ..base.errors import InputError, argument
+from ..base.extras import optional
 
 VISER = (1, 1)  # guard and uploads depend on internals of this version
 LOCAL = ("127.0.0.1", "localhost", "::1")
@@ -29,12 +30,7 @@ ENDINGS = (".compressed.ply", ".ply", ".spz", ".sog", ".splat", ".ksplat", ".glb
 
 def known_viser() -> Any:
     """Import viser, in a version that the guard supports."""
-    try:
-        import viser
-    except ImportError as error:
-        raise InputError(
-            "the studio needs viser; install it with: pip install 'newtongs[studio]'"
-        ) from error
+    viser = optional("viser", "the studio needs viser", "studio")
     found = tuple(int(n) for n in re.findall(r"\d+", viser.__version__)[:2])
     if found != VISER:
         raise InputError(

@@ -62,7 +62,7 @@ class Opening(Controls):
         now = page.session
         if now is not None and Path(page.shown).name == name:
             recipe = changed(recipe, scene=now.recipe.scene)
-            page.open(Session(recipe, place=now.place), page.shown)
+            page.open(Session(recipe, source=now.source), page.shown)
             return
         known = next((p for p in page.recent.values() if p.name == name), None)
         if known is None:

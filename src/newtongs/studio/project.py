@@ -11,18 +11,12 @@ from ..base.errors import InputError
 from ..base.files import existing_file, read_json
 from ..base.types import Progress
 from ..formats.files import scene_name
-from ..samples import SCENES, named_scene
+from ..samples import SCENES, backdrop
 from ..scene.animation import Animation
 from ..scene.cameras import Camera
 from .recipe import Recipe
 
 PROJECT = "studio"  # key of the recipe in the json of an animation
-WHITE = (1.0, 1.0, 1.0)
-
-
-def sky(recipe: Recipe) -> tuple[float, float, float]:
-    """The background colour: that of a built-in scene, else white."""
-    return named_scene(recipe.scene).color if recipe.scene in SCENES else WHITE
 
 
 def source(recipe: Recipe) -> Path | None:
@@ -42,7 +36,7 @@ def export(
     """Write files, as :func:`newtongs.exports.export` does."""
     return exports.export(
         animation, folder, formats, camera=camera, name=scene_name(recipe.scene),
-        background=sky(recipe), source=source(recipe), progress=progress,
+        background=backdrop(recipe.scene), source=source(recipe), progress=progress,
     )  # fmt: skip
 
 

@@ -27,7 +27,7 @@ from torch import Tensor
 
 from ... import motions
 from ...base.errors import InputError, argument, unknown_name
-from ...base.files import first_line, load_torch
+from ...base.files import torch_content
 from ...base.locks import alone, made
 from ...base.process import one_thread
 from ...base.state import CHANNELS, DIM, checked_device
@@ -427,13 +427,7 @@ def load(path: Path | str, split: str | None = None) -> State32:
         path = path / f"{get_split(split).name}.pt"
     if not os.path.isfile(path):  # unlike Path.is_file it does not raise in an unreadable folder
         raise InputError(f"no State-32 file {path}; make it with: {_command(path)}")
-    try:
-        content = load_torch(path)
-    except InputError:
-        raise
-    except Exception as error:  # torch raises half a dozen types for damaged archives
-        reason = first_line(error).split(". ")[0][:120]
-        raise _unusable(path, f"it cannot be read (damaged or truncated: {reason})") from error
+    content = torch_content(path, _unusable)
     return _checked(path, content)
 
 

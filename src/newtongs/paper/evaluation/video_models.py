@@ -13,7 +13,6 @@ import json
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import replace
-from importlib import import_module
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any
@@ -23,6 +22,7 @@ import torch
 from torch import Generator, Tensor
 
 from ...base.errors import InputError, argument
+from ...base.extras import optional
 from ...base.files import existing_file, foreign
 from ...base.state import checked_device
 from ...base.types import Array, Progress
@@ -217,12 +217,7 @@ def checked(sampling: Sampling) -> Sampling:
 
 def library(name: str) -> Any:
     """Import a module of the extra ``generate``, or say what to install."""
-    try:
-        return import_module(name)
-    except ImportError as error:
-        raise InputError(
-            f"generating videos needs {name}; install it with: pip install 'newtongs[generate]'"
-        ) from error
+    return optional(name, f"generating videos needs {name}", "generate")
 
 
 def _accelerator(device: str) -> torch.device:

@@ -22,10 +22,7 @@ from torch.optim.lr_scheduler import CosineAnnealingLR
 
 from ...base.errors import InputError, Interrupted, argument
 from ...base.ranks import Ranks, ranks
-from ...dynamics import GaussianNND
-from ...dynamics.weights import describe
-from ..datasets import state32
-from .checkpoint import (
+from ...base.runs import (
     OPTIMIZER,
     RunFolder,
     identity,
@@ -34,6 +31,9 @@ from .checkpoint import (
     restore_optimizer,
     running,
 )
+from ...dynamics import GaussianNND
+from ...dynamics.weights import describe
+from ..datasets import state32
 from .config import TrainConfig
 from .loss import objective, term_names
 from .update import Update, make_update
@@ -52,10 +52,10 @@ class Position:
     best_epoch: int = 0
 
 
-Progress = Callable[[Position, dict[str, float], TrainConfig], None]
+TrainProgress = Callable[[Position, dict[str, float], TrainConfig], None]
 
 
-def train(config: TrainConfig, *, progress: Progress | None = None) -> Path:
+def train(config: TrainConfig, *, progress: TrainProgress | None = None) -> Path:
     """Train, or resume an unfinished run, and return the file of the best weights."""
     with (
         ranks(config.device) as group,
