@@ -49,7 +49,7 @@ class Event:
 @pytest.fixture(scope="module")
 def studio():
     made = Studio(Session(Recipe("sunny_park", seconds=0.5)), port=0)
-    made.park = made.page.session.place
+    made.park = made.page.session.source
     yield made
     made.close()
 
