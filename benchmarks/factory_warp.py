@@ -57,7 +57,7 @@ from scipy.ndimage import map_coordinates
 from newtongs.base.process import sharing
 from newtongs.base.types import Array
 from newtongs.factory import encode
-from newtongs.factory.casts import prepare, without_gloss
+from newtongs.factory.casts import prepare_casts, without_gloss
 from newtongs.factory.draws import draw
 from newtongs.factory.film import make_film
 from newtongs.factory.labels import SAME_SHARE, ViewLabels, each, label_view
@@ -69,7 +69,7 @@ from newtongs.factory.spec import CameraPath, Renderer, Rgb, Spec, load_spec
 from newtongs.render import ewa, steady
 from newtongs.render.ewa_project import Layer
 from newtongs.render.labels import Labels
-from newtongs.render.splat import prepare as prepared_splat
+from newtongs.render.splat import make_splat
 from newtongs.render.video import film_library
 from newtongs.scene import sh as harmonics
 from newtongs.scene.animation import Animation
@@ -158,7 +158,7 @@ def films(spec: Spec, home: Path, names: list[str], number: int) -> Iterator[tup
         one = replace(spec, scenes=(source.source,), splits={"train": 1.0}, frames=FRAMES)
         one = replace(one, objects=replace(one.objects, casts=1))
         drawn = draw(one, [source], number, 0)
-        cast = drawn.cast_of(prepare(one, source).casts[drawn.kind])
+        cast = drawn.cast_of(prepare_casts(one, source).casts[drawn.kind])
         animation = make_film(cast, drawn, one).animation
         for path, view in zip(PATHS, drawn.views, strict=True):
             cameras = cameras_of(animation, replace(view, path=path), one)
@@ -275,7 +275,7 @@ def picture(
     scene, sh = view.animation.scene, frame.sh
     if not causes.side:
         sh, scene = sh[:, :1].contiguous(), without_gloss(scene)
-    splat = prepared_splat(
+    splat = make_splat(
         scene, camera, view.color, frame.means, frame.covariances, sh, opacities=frame.opacities,
         shade=frame.shade if causes.shadow else None, colors=colors,
     )  # fmt: skip

@@ -35,7 +35,7 @@ from newtongs.formats.files import save
 from newtongs.render import render
 from newtongs.render.ewa import draw_counting
 from newtongs.render.scenes import render_frames
-from newtongs.render.splat import Rendering, prepare
+from newtongs.render.splat import Rendering, make_splat
 from newtongs.scene import Camera, GaussianScene, join, orbit
 from newtongs.scene.frames import AnimatedScene
 from newtongs.scene.lifting import lift
@@ -106,8 +106,8 @@ def least_seconds(scenes: AnimatedScene, camera: Camera, flops: float, rate: flo
     scene, (rows, part) = scenes.scene, scenes.moving()
     each = 4 * (3 + 4 + 3 + 1 + 3 * scene.sh.shape[1])  # bytes of a Gaussian
     pixels = 2 * 20 * camera.width * camera.height
-    blended = draw_counting(prepare(scene, camera, WHITE))[2]
-    moved = draw_counting(prepare(part.scene, camera, WHITE))[2]
+    blended = draw_counting(make_splat(scene, camera, WHITE))[2]
+    moved = draw_counting(make_splat(part.scene, camera, WHITE))[2]
     memory = each * len(scene) + len(scenes) * (each * len(rows) + pixels)
     return memory / rate + BLEND * (blended + len(scenes) * moved) / flops
 

@@ -29,7 +29,7 @@ from newtongs.base.errors import InputError
 from newtongs.formats import load
 from newtongs.render import render
 from newtongs.render.light import SIGMA, render_light
-from newtongs.render.splat import prepare
+from newtongs.render.splat import make_splat
 from newtongs.scene import Camera, GaussianScene, orbit
 
 CPU = torch.device("cpu")
@@ -86,7 +86,7 @@ def add_rows(table: Table, name: str, scene: GaussianScene, camera: Camera, rate
     try:
         from newtongs.render.ewa import draw_counting
 
-        _, pairs, blended = draw_counting(prepare(scene, camera, (1, 1, 1)))
+        _, pairs, blended = draw_counting(make_splat(scene, camera, (1, 1, 1)))
         work.append(("ewa", f"{pairs:,}", f"{blended / 1e6:.1f}", BLEND * blended))
         work.append(("steady", "", "", 0))
     except InputError as missing:

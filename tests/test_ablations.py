@@ -7,15 +7,16 @@ import pytest
 import torch
 
 from newtongs import GaussianNND, cli, load_model, load_pretrained
+from newtongs.base.checkpoints import save_tensors
 from newtongs.base.errors import InputError
+from newtongs.base.runs import DivergedError
 from newtongs.cli.ablations import SIZES, Size, settings
 from newtongs.dynamics import NNDConfig
-from newtongs.dynamics.weights import ablated, describe, save_model, save_tensors
+from newtongs.dynamics.weights import ablated, describe, save_model
 from newtongs.paper import training
 from newtongs.paper.evaluation.ablations import ABLATIONS, FULL, ablation_table, table
 from newtongs.paper.evaluation.tables import RECORDS, paper
 from newtongs.paper.training import LossWeights, objective
-from newtongs.paper.training.checkpoint import DivergedError
 
 METRICS = ("traj", "fde", "vel", "quat", "scale", "plane_violation", "penetration_mse")
 

@@ -6,14 +6,25 @@ import pytest
 import torch
 
 import newtongs
-from newtongs import ObjectSpec, Physics
+from newtongs import GaussianNND, NNDConfig, ObjectSpec, Physics
 from newtongs.base.errors import InputError, argument
 from newtongs.cli import as_flag
+from newtongs.dynamics.surfaces import FLOOR
 from newtongs.pipeline.prepare import main_frame, prepare
 from newtongs.pipeline.source import Source, floor_of, open_source
 from newtongs.pipeline.spec import SceneSpec
 from newtongs.samples import template
-from newtongs.segment.selectors import Box, Circle, Cluster, Grown, Id, Masks, Shrunk, Sphere
+from newtongs.segment.selectors import (
+    Box,
+    Circle,
+    Cluster,
+    Grown,
+    Id,
+    Masks,
+    Shrunk,
+    Sphere,
+    word_of,
+)
 
 
 @pytest.fixture(scope="module")
@@ -72,6 +83,17 @@ def test_selectors_are_the_words_of_the_command_line(typed, word):
     assert type(ObjectSpec(typed).select) is str
 
 
+@pytest.mark.parametrize(
+    ("selector", "word"),
+    [
+        ("auto", "auto"), ("cluster:0+1", "cluster"), ("grown:0.1:shrunk:2:id:3", "id"),
+        ("masks:/clusters/auto", "masks"), ("grown:0.1:masks:a:b", "masks"),
+    ],
+)  # fmt: skip
+def test_the_word_of_a_selector(selector, word):
+    assert word_of(selector) == word
+
+
 def test_errors_spell_arguments_for_whoever_reads_them():
     error = InputError(f"give {argument('floor_height', '0.3')} and {argument('up')}")
     assert str(error) == "give floor_height=0.3 and up"
@@ -104,6 +126,17 @@ def test_a_reused_setup_is_the_one_made_anew():
     assert other.source.name == "sunny_park"
 
 
+def test_a_reused_setup_has_the_floor_of_its_own_model():
+    """A model without the floor event falls through; the next one, with it, must not."""
+    models = [GaussianNND(NNDConfig(contact=there)) for there in (False, True)]
+    specs = [SceneSpec(physics=Physics(model, contact="paper")) for model in models]
+    source = open_source("desk_blue_sphere")
+    setup = None
+    for spec, surfaces in zip((*specs, specs[0]), ((), (FLOOR,), ()), strict=True):
+        setup = prepare(source, spec, reuse=setup)
+        assert setup.fixed.surroundings.surfaces == surfaces
+
+
 @pytest.mark.parametrize(
     ("options", "message"),
     [
@@ -113,6 +146,7 @@ def test_a_reused_setup_is_the_one_made_anew():
         ({"velocity": 3}, "velocity: expected three numbers"),
         ({"velocity": "fast"}, "velocity: expected three numbers"),
         ({"physics": "analytic"}, "physics: expected a Physics"),
+        ({"solids": [Box((0, 0, 0), (1, 1, 1))]}, "solids: expected Plane and Box of .*surfaces"),
     ],
 )
 def test_wrong_arguments_are_one_line(options, message):

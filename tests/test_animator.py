@@ -304,8 +304,8 @@ def test_the_papers_code_scales_along_the_stored_axes():
 def test_the_papers_procedure_is_not_mixed_with_another():
     scene = slanted_box()
     for options, said in (
-        ({"solids": [Plane((0, 1, 0), 0.0)]}, "planes contradicts"),
-        ({"place": Place("sunny_park")}, "place contradicts"),
+        ({"solids": [Plane((0, 1, 0), 0.0)]}, "planes cannot be combined"),
+        ({"place": Place("sunny_park")}, "place cannot be combined"),
         ({"motion": "free_fall"}, "labelled path"),
         ({"loose": True}, "loose"),
     ):
@@ -453,7 +453,7 @@ def test_up_is_up_in_the_picture(thrown):
         ({"physics": lambda: Physics("learned", gravity=1)}, "got learned; use one of them"),
         ({"physics": lambda: Physics("context", gravity=1)}, "got context"),
         ({"physics": lambda: Physics(newtongs.GaussianNND(), gravity=1)}, "got GaussianNND"),
-        ({"physics": lambda: changed(PAPER, gravity=1.0)}, "know another gravity than 9.81"),
+        ({"physics": lambda: changed(PAPER, gravity=1.0)}, "a gravity other than 9.81 requires"),
     ],
 )
 def test_bad_requests_are_one_line(options, said):

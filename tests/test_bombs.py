@@ -16,9 +16,10 @@ from export_samples import park
 from test_formats import lgm_tensor
 
 from newtongs import GaussianNND
+from newtongs.base.checkpoints import load_tensors, save_tensors
 from newtongs.base.errors import InputError
 from newtongs.base.files import load_torch
-from newtongs.dynamics.weights import load_model, load_tensors, save_model, save_tensors
+from newtongs.dynamics.weights import load_model, save_model
 from newtongs.exports import load_animation, save_animation, write_glb
 from newtongs.exports.replay import _entry
 from newtongs.forecast import ContextConfig, ContextNND, load_context
@@ -63,7 +64,7 @@ EXPANDED["list"] = lambda: [torch.rand(1, 14).expand(1_000_000, 14) for _ in ran
 @pytest.mark.parametrize("read", [load, open_dump])
 def test_tensors_that_span_more_than_they_store(tmp_path, kind, read):
     torch.save(EXPANDED[kind](), tmp_path / "a.pt")
-    refused(read, tmp_path / "a.pt", "promises tensors of .* bytes in .* it is damaged")
+    refused(read, tmp_path / "a.pt", "declares tensors of .* bytes but has only .* it is damaged")
 
 
 def test_a_still_scene_repeated_for_every_frame_is_read(tmp_path):
@@ -114,7 +115,7 @@ def test_context_weights_that_are_no_numbers(tmp_path, spoil):
     tensors = dict(ContextNND(config).state_dict())
     spoil(tensors)
     save_tensors(tmp_path / "a.safetensors", tensors, {"model": asdict(config)})
-    refused(load_context, tmp_path / "a.safetensors", "not finite floating-point numbers")
+    refused(load_context, tmp_path / "a.safetensors", "contain non-finite values")
 
 
 def test_text_that_looks_like_a_name_is_text(tmp_path):
@@ -134,7 +135,7 @@ def npy_header(shape, dtype="<f4"):
 def test_dumps_that_promise_more_than_they_hold(tmp_path, shape):
     with zipfile.ZipFile(tmp_path / "a.npz", "w", zipfile.ZIP_DEFLATED) as archive:
         archive.writestr("a.npy", npy_header(shape) + bytes(1000))
-    refused(open_dump, tmp_path / "a.npz", "promises")
+    refused(open_dump, tmp_path / "a.npz", "declares")
 
 
 def rewritten(folder, change):
@@ -192,7 +193,7 @@ def test_more_states_than_an_archive_can_mean(tmp_path):
     assert len(load_animation(path).states) == 1
     tree = json.loads(path.read_text())
     path.write_text(json.dumps(tree | {"objects": [{"id": 3}] * 1_000_000}))
-    refused(load_animation, path, "promises 1,000,000 objects' states")
+    refused(load_animation, path, "declares 1,000,000 objects' states")
 
 
 def changed_glb(path, change):
@@ -237,7 +238,7 @@ def test_a_checkpoint_that_claims_a_large_model(tmp_path):
     path = tmp_path / "a.safetensors"
     save_model(path, GaussianNND(), {})
     tensors, about = load_tensors(path)
-    from newtongs.dynamics.weights import save_tensors
+    from newtongs.base.checkpoints import save_tensors
 
     about["model"]["hidden"] = 30_000
     save_tensors(path, tensors, about)

@@ -211,7 +211,7 @@ def test_bad_transforms(tmp_path, content, match):
         ("1 PINHOLE 8 8 1 1 4 x", "", "expected numbers"),
         ("1 PINHOLE 8 8 1 inf 4 4", "", "expected finite"),
         ("1 PINHOLE 8 8 0 1 4 4", "", "positive focal"),
-        ("1 PINHOLE 8 8 1 1 4 4", "# only words\n", "names no image"),
+        ("1 PINHOLE 8 8 1 1 4 4", "# only words\n", "contains no image"),
         ("1 PINHOLE 8 8 1 1 4 4", "1 1 0 0 0 0 0 0 1", "line 1: expected IMAGE_ID"),
         ("1 PINHOLE 8 8 1 1 4 4", "1 1 0 0 0 0 0 0 2 a.png", "expected IMAGE_ID"),
         ("1 PINHOLE 8 8 1 1 4 4", "1 0 0 0 0 0 0 0 1 a.png", "quaternion has length 0"),

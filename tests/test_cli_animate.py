@@ -10,6 +10,7 @@ from newtongs import InputError, cli
 from newtongs.cli.continuing import Continue
 from newtongs.exports.replay import load_animation
 from newtongs.formats.files import load, save
+from newtongs.pipeline import source
 from newtongs.samples import template
 
 SMALL = ["--size", "64", "48", "--seconds", "0.25"]
@@ -203,7 +204,7 @@ def bad_file(path):
         (["{park}", "--paper", "--push", "motion=free_fall"], "labelled path"),
         (["{park}", "--scale", "free"], "contact 'paper'"),
         (["{park}", "--loose", "--contact", "paper"], "loose"),
-        (["{park}", "--loose"], "nothing else is loose"),
+        (["{park}", "--loose"], "no other upright object"),
         (["sunny_prak"], "sunny_park"),
         (["{park}", "--size", "100000", "9"], "8192"),
         (["{park}", "--color", "5", "0", "0"], "from 0 to 1"),
@@ -217,7 +218,7 @@ def bad_file(path):
         (["{park}", "--seconds", "0.01"], "two frames"),
         (["{park}", "--floor", "nan"], "scene units"),
         (["{park}", "--best"], "nearest to a --goal"),
-        (["{park}", "--attenuation", "0.5"], "belongs to --contact paper"),
+        (["{park}", "--attenuation", "0.5"], "applies only with --contact paper"),
         (["{park}", "--contact", "paper", "--friction", "0.1"], "ignored with --contact paper"),
         (["{park}", "--framing", "paper", "--azimuth", "40"], "contradicts --framing paper"),
         (["{park}", "--cameras", "{park}", "--elevation", "40"], "contradicts --cameras"),
@@ -302,3 +303,13 @@ def test_gallery(tmp_path, monkeypatch):
     monkeypatch.setattr(stress, "STRESS_TESTS", few)
     run("gallery", "--out", tmp_path / "gallery.png")
     assert (tmp_path / "gallery.png").read_bytes()[1:4] == b"PNG"
+
+
+def test_the_scene_is_read_once(tmp_path, monkeypatch):
+    """Also where the size of a ply sequence is estimated before the work."""
+    read, opened = source.open_source, []
+    monkeypatch.setattr(source, "open_source", lambda *a: opened.append(a[0]) or read(*a))
+    out = tmp_path / "o"
+    cli.main(["animate", "desk_blue_sphere", "--out", str(out), "--formats", "ply", "--seconds",
+              "0.1", "--velocity", "1", "0", "0"])  # fmt: skip
+    assert opened == ["desk_blue_sphere"]

@@ -66,9 +66,9 @@ def test_table_2(tmp_path, capsys, monkeypatch):
     for wrong, said in (
         (["--checkpoint", "none.safetensors"], "no checkpoint none.safetensors"),
         (["--ablate", "contact"], "needs a trained model"),
-        (["--per-motion"], "--per-motion goes with --data"),
-        (["--compare"], "--compare goes with --data"),
-        (["--splits", "val_id"], "--splits goes with --data"),
+        (["--per-motion"], "--per-motion requires --data"),
+        (["--compare"], "--compare requires --data"),
+        (["--splits", "val_id"], "--splits requires --data"),
     ):
         with pytest.raises(SystemExit) as stop:
             cli.main([*words, *wrong])

@@ -352,7 +352,7 @@ def test_wrong_layouts(tmp_path, capsys):
 def test_one_data_set_and_its_own_options(tmp_path, capsys):
     words = ["evaluate", "--videos", tmp_path]
     assert "name one data set" in refused(capsys, *words, "--same32", tmp_path)
-    assert "--compare does not go with" in refused(capsys, *words, "--compare")
+    assert "--compare cannot be combined with" in refused(capsys, *words, "--compare")
     assert "it is a folder" in refused(capsys, *words, "--json", tmp_path)
 
 
@@ -395,7 +395,7 @@ def test_own_clips_go_on_where_they_stopped(own_clips, tmp_path, capsys):
     made.with_suffix(".json").unlink()  # somebody else's clip now
     assert "without a record" in refused(capsys, *words)
     assert "Rotation" in refused(capsys, *words[:-1], own_clips, "--motions", "Rotatoin")
-    assert "--steps does not go with" in refused(capsys, *words, "--steps", 4)
+    assert "--steps cannot be combined with" in refused(capsys, *words, "--steps", 4)
 
 
 def test_stored_and_computed_samples_agree(tmp_path):

@@ -10,11 +10,12 @@ import torch
 
 from newtongs import motions
 from newtongs.base import state as states
+from newtongs.base.checkpoints import load_tensors, save_tensors
 from newtongs.base.errors import InputError, Interrupted
 from newtongs.base.state import State
 from newtongs.cli import app, main
-from newtongs.dynamics.weights import load_tensors, save_tensors
 from newtongs.forecast import SEEN, ContextConfig, ContextNND, load_context, load_pretrained_context
+from newtongs.forecast.continuation import read_track
 from newtongs.forecast.dual import Dual, exp, saturated, silu, sine_cosine, tanh
 from newtongs.forecast.fitting import Fitting, continued, interpolated, predict, predict_many
 from newtongs.forecast.model import prepared
@@ -205,8 +206,8 @@ def test_doubling_the_velocity_doubles_the_way(pretrained):
     fast = states.replace(z, p=x.p + x.v[:, :1] * TIMES[:4, None], v=2 * x.v)
     with torch.no_grad():
         a, b = (State(pretrained(y, TIMES).mean()).p[:, -1] for y in (z, fast))
-    start = x.p[:, 0]
-    assert torch.allclose(b - start, 2 * (a - start), atol=0.35)
+    way, double = b - x.p[:, 0], 2 * (a - x.p[:, 0])
+    assert ((way - double).norm(dim=-1) < 0.02 * way.norm(dim=-1)).all()
 
 
 # --- noise -------------------------------------------------------------------------------------
@@ -254,7 +255,7 @@ def test_an_interrupted_run_goes_on_as_if_it_had_not_been(tmp_path, monkeypatch)
 
     from contextlib import contextmanager
 
-    from newtongs.paper.training import checkpoint
+    from newtongs.base import runs as checkpoint
 
     @contextmanager
     def flag():
@@ -281,7 +282,9 @@ def test_a_damaged_run_folder_is_one_line(tmp_path, capsys, lost):
     else:
         info |= {"training": 7} if lost == "description" else {"done": "soon"}
     save_tensors(last, tensors, info)
-    with pytest.raises(InputError, match=r"last\.safetensors is damaged: its run cannot go on"):
+    with pytest.raises(
+        InputError, match=r"last\.safetensors is damaged: its run cannot be resumed"
+    ):
         train(tiny(tmp_path))
     words = ["train-context", "--out", str(tmp_path), "--updates", "6", "--batch", "16"]
     words += ["--pool", "4", "--frames", "8", "--rounds", "1", "--warm-up", "100"]
@@ -357,7 +360,7 @@ def test_evaluate_has_rows_for_all_and_for_unseen_frames(data, tmp_path, capsys)
         (["--methods", "context", "--seen", "0"], "from 1 to 16"),
         (["--methods", "context", "--seen", "17"], "from 1 to 16"),
         (["--methods", "context", "--noise", "-1"], "noise: expected"),
-        (["--seen", "4"], "goes with --methods context"),
+        (["--seen", "4"], "requires --methods context"),
         (["--methods", "contxt"], "did you mean context?"),
         (["--methods", "limit"], "unknown method 'limit'; it is called bayes_bound now"),
         (["--methods", "context", "--context", "no.safetensors"], "no checkpoint"),
@@ -438,7 +441,7 @@ def test_a_motion_that_it_does_not_know_is_told(tmp_path, capsys):
     path = np.stack([6 * np.abs(t % 0.3 - 0.15), 1 + 0 * t, t], -1)
     (tmp_path / "zigzag.json").write_text(json.dumps({"fps": 24, "p": path.tolist()}))
     main(["continue", str(tmp_path / "zigzag.json"), "--out", str(tmp_path), "--formats", "json"])
-    assert "does not understand this motion" in capsys.readouterr().err
+    assert "cannot explain this motion" in capsys.readouterr().err
 
 
 def test_in_between_states():
@@ -472,7 +475,6 @@ def test_continue_writes_an_animation(track, tmp_path, capsys):
 
 
 def test_continue_reads_positions_alone_and_dumps(tmp_path):
-    from newtongs.forecast.continuation import read_track
     from newtongs.formats.lgm import to_lgm
     from newtongs.samples.objects import red_cube
 
@@ -488,11 +490,22 @@ def test_continue_reads_positions_alone_and_dumps(tmp_path):
     assert seen.scene is not None
 
 
+def test_a_track_cannot_expand_without_limit(tmp_path):
+    """Zeros that shrink a thousandfold, under a name that is read and under one that is not."""
+    zeros = np.zeros((3_500_000, 3))
+    np.savez_compressed(tmp_path / "a.npz", p=zeros)
+    with pytest.raises(InputError, match="10,500,000 numbers"):
+        read_track(tmp_path / "a.npz")
+    np.savez_compressed(tmp_path / "b.npz", p=zeros[:2] + 1, more=zeros)
+    assert len(read_track(tmp_path / "b.npz").states) == 2
+
+
 @pytest.mark.parametrize(
     ("content", "said"),
     [
         ("{}", 'expected "states"'),
-        ("[1", "cannot be read as JSON"),
+        ("[1", "invalid JSON"),
+        ("[" + " " * (64 << 20), "expected up to 67,108,864 bytes of JSON"),
         ('{"p": [[0, 1]], "fps": 24}', "p: expected shape (1, 3)"),
         ('{"p": [[0, 1, 0], [0, 1, 0]], "times": [1, 1]}', "increasing times"),
         ('{"p": [[0, 1, 0], [0, 1, 0]], "fps": 0}', "fps: expected"),

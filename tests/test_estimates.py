@@ -73,8 +73,8 @@ def test_a_large_sequence_needs_a_yes(tmp_path, capsys):
     with pytest.raises(InputError):
         large.check(tmp_path, sure=False)
     large.check(tmp_path, sure=True)
-    assert list(large.told()) == ["one .ply per frame: 25,200.0 GB in 1,000,000 files"]
-    assert not list(Estimate(48, (512, 512), 50_000, 16).told())
+    assert list(large.announcements()) == ["one .ply per frame: 25,200.0 GB in 1,000,000 files"]
+    assert not list(Estimate(48, (512, 512), 50_000, 16).announcements())
 
 
 def test_a_replay_is_estimated_too(tmp_path, capsys, monkeypatch):

@@ -173,7 +173,7 @@ def test_no_frames_are_drawn_for_files_of_gaussians(tmp_path, monkeypatch):
     [
         ({"formats": "mp5"}, "did you mean mp4"),
         ({"formats": ["glb", "hmtl"]}, "did you mean html"),
-        ({"formats": []}, "no format named"),
+        ({"formats": []}, "no format given"),
         ({"formats": "glb", "name": "a/b"}, "without folders"),
         ({"formats": "glb", "name": ""}, "without folders"),
         ({"formats": "png", "backend": "ewq"}, "did you mean ewa"),

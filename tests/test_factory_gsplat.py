@@ -11,7 +11,7 @@ import torch
 from newtongs.base.errors import InputError
 from newtongs.cli import main
 from newtongs.exports.films import film as exported
-from newtongs.factory.casts import prepare
+from newtongs.factory.casts import prepare_casts
 from newtongs.factory.draws import ViewDraw, draw
 from newtongs.factory.film import make_film
 from newtongs.factory.labels import label_view
@@ -56,7 +56,7 @@ def knocked():
     spec = Spec("test", ("bowling",), frames=5, size=(96, 64), objects=Objects(casts=1, loose=2))
     (source,) = find_scenes(spec, None)
     drawn = draw(spec, [source], 0, 0)
-    cast = drawn.cast_of(prepare(spec, source).casts["world"])
+    cast = drawn.cast_of(prepare_casts(spec, source).casts["world"])
     return spec, make_film(cast, drawn, spec).animation, source.color
 
 

@@ -10,7 +10,7 @@ from scipy.ndimage import binary_erosion, map_coordinates
 
 from newtongs.base.process import sharing
 from newtongs.base.state import State
-from newtongs.factory.casts import prepare
+from newtongs.factory.casts import prepare_casts
 from newtongs.factory.draws import ViewDraw, draw
 from newtongs.factory.film import make_film
 from newtongs.factory.labels import ObjectMotion, each, label_view
@@ -21,7 +21,7 @@ from newtongs.factory.spec import Cameras, MotionLaws, Numbers, Objects, Pushes,
 from newtongs.render import ewa, reference, render
 from newtongs.render.ewa_project import Layer
 from newtongs.render.scenes import render_frames
-from newtongs.render.splat import prepare as prepared_splat
+from newtongs.render.splat import make_splat
 
 by_both = pytest.mark.parametrize("renderer", ["ewa", "steady"])
 BLACK, WHITE = (0.0, 0.0, 0.0), (1.0, 1.0, 1.0)
@@ -38,7 +38,7 @@ def made(
     )  # fmt: skip
     (source,) = find_scenes(spec, None)
     drawn = draw(spec, [source], number, 0)
-    ready = prepare(spec, source)
+    ready = prepare_casts(spec, source)
     return spec, make_film(drawn.cast_of(ready.casts[drawn.kind]), drawn, spec), source
 
 
@@ -65,7 +65,7 @@ def frame_of(animation, t):
 
 def splat_of(animation, t, camera):
     f = frame_of(animation, t)
-    return prepared_splat(
+    return make_splat(
         animation.scene, camera, BLACK, f.means, f.covariances, f.sh, opacities=f.opacities
     )
 
@@ -350,7 +350,7 @@ def next_in_this_order(animation, camera, color, t):
     """Frame t + 1 ``(H, W, 3)``, its Gaussians blended in the order of frame t."""
     depth = frame_of(animation, t).means.double() @ camera.w2c[2, :3].double()
     f = frame_of(animation, t + 1)
-    splat = prepared_splat(
+    splat = make_splat(
         animation.scene, camera, color, f.means, f.covariances, f.sh, opacities=f.opacities,
         shade=f.shade,
     )  # fmt: skip
@@ -580,7 +580,7 @@ def test_objects_that_change_their_size_have_flow_too():
     spec = replace(spec, dynamics=MotionLaws(("motions",), ("scale_pulse",)))
     (source,) = find_scenes(spec, None)
     drawn = draw(spec, [source], 3, 0)
-    film = make_film(drawn.cast_of(prepare(spec, source).casts["motions"]), drawn, spec)
+    film = make_film(drawn.cast_of(prepare_casts(spec, source).casts["motions"]), drawn, spec)
     labels = label_view(film.animation, view(film, spec), source.color)
     assert State(film.states).s.std(0).max() > 0
     inside = labels.ids[:-1] == 1

@@ -281,7 +281,7 @@ def test_commands_draw(tmp_path, capsys):
     [
         (["main", "--motions", "free_fal"], "did you mean free_fall"),
         (["main", "--motions"], "no motion given"),
-        (["main", "--seed", "1"], "no pretrained model with seed 1"),
+        (["main", "--seed", "1"], "no state32 weights with seed 1"),
         (["main", "--size", "3"], "16 to 1024 pixels"),
         (["main", "--out", "."], "it is a folder"),
         (["panels", "--sample", "-1"], "0 to 127"),

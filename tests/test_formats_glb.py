@@ -222,7 +222,7 @@ def test_many_nodes_cannot_multiply_a_mesh_without_end(path):
     file = Document(random_scene(20_000))
     file.tree["nodes"] = [{"mesh": 0}] * 5_000
     file.tree["scenes"][0]["nodes"] = list(range(5_000))
-    with pytest.raises(InputError, match="promises Gaussians again and again"):
+    with pytest.raises(InputError, match="declares Gaussians again and again"):
         load(file.write(path))
 
 

@@ -119,7 +119,7 @@ def changed(at, fmt, value, level=1):
         (changed(1, "<B", 9), "version 0.9"),
         (changed(20, "<H", 3), "level 0 to 2"),
         (changed(4, "<I", 2**32 - 1), "sections"),
-        (changed(4096, "<I", 10**6), "promises 1,000,000"),
+        (changed(4096, "<I", 10**6), "declares 1,000,000"),
         (changed(4100, "<I", 10**9), "cut off"),
         (changed(4096 + 40, "<H", 4), "SH degree"),
         (changed(4096 + 32, "<I", 2**31), "none of its"),

@@ -111,7 +111,7 @@ def test_spz_version_4(tmp_path):
     content = bytearray((tmp_path / "four.spz").read_bytes())
     content[8:12] = struct.pack("<I", 2**32 - 1)
     (tmp_path / "five.spz").write_bytes(content)
-    with pytest.raises(InputError, match="promises"):
+    with pytest.raises(InputError, match="declares"):
         load(tmp_path / "five.spz")
 
 
@@ -124,7 +124,7 @@ def test_gzip_that_unfolds_without_end_is_stopped(written):
             f.write(bytes(1 << 20))
     assert len(load(written(zeros.getvalue(), "small.spz"))) == 3
     bomb = gzip.compress(struct.pack("<4sIIBBBB", b"NGSP", 2, 10**8, 0, 12, 0, 0) + bytes(10**7))
-    with pytest.raises(InputError, match="promises 100,000,000 Gaussians"):
+    with pytest.raises(InputError, match="declares 100,000,000 Gaussians"):
         load(written(bomb, "large.spz"))
 
 

@@ -263,7 +263,7 @@ def test_build_keeps_what_is_complete(tmp_path):
     gaussian32.build(tmp_path, render=None, store="compact", **two)
     assert paths[0].stat().st_mtime_ns == stamps[0]
     assert load(paths[1])["metadata"]["motion_type"] == "3d_rotation"
-    with pytest.raises(InputError, match="--overwrite"):
+    with pytest.raises(InputError, match="overwrite"):
         gaussian32.build(tmp_path, render=None, store="full", **two)
     gaussian32.build(tmp_path, render=None, store="full", overwrite=True, **two)
     assert "flow" in torch.load(paths[0], weights_only=True)

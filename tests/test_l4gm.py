@@ -250,7 +250,7 @@ def whole_numbers(x):
         (infinite, "frame 48 holds 1 numbers that are not finite"),
         (one_short, "expected 49 frames, got 48"),
         (logits, "LGM channels are activated"),
-        (transparent, "no Gaussian of any opacity"),
+        (transparent, "no visible Gaussian"),
         (two_batches, "expected one array (T, N, 14)"),
         (whole_numbers, "expected float16 or float32"),
     ],
@@ -286,7 +286,7 @@ def test_missing_dumps_and_folders_are_named(dumps, folder, tmp_path):
         l4gm_states(tmp_path, names[:1])
     with pytest.raises(InputError, match="no folder"):
         l4gm_states(tmp_path / "none", names)
-    with pytest.raises(InputError, match="goes with --same32"):
+    with pytest.raises(InputError, match="--l4gm requires --same32"):
         cli.parse(["evaluate", "--data", "x", "--l4gm", "y"]).run()
 
 

@@ -13,7 +13,9 @@ def test_a_file_may_unfold_to_a_multiple_of_its_size():
     assert allowance(10) == SMALL
     assert allowance(SMALL) == 100 * SMALL
     afford("x", SMALL, 10, "much")
-    with pytest.raises(InputError, match=r"^x promises 7 moons in 10 bytes; it is damaged$"):
+    with pytest.raises(
+        InputError, match=r"^x declares 7 moons but has only 10 bytes; it is damaged$"
+    ):
         afford("x", SMALL + 1, 10, "7 moons")
 
 

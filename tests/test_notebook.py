@@ -33,7 +33,7 @@ def test_the_page_holds_the_animation(park, tmp_path):
     assert len(got) >= len(park.scene)
 
 
-@pytest.mark.parametrize("limit", ["LARGEST", "MOST_GAUSSIANS"])
+@pytest.mark.parametrize("limit", ["LARGEST_PAGE", "MOST_GAUSSIANS"])
 def test_what_is_too_large_stands_still_and_says_so(park, monkeypatch, limit):
     monkeypatch.setattr(notebook, limit, 10)
     markup = park._repr_html_()

@@ -12,9 +12,10 @@ from export_samples import park
 from test_bombs import rewritten
 
 from newtongs import GaussianNND
+from newtongs.base.checkpoints import load_tensors, save_tensors
 from newtongs.base.errors import InputError
 from newtongs.cli import main
-from newtongs.dynamics.weights import ablated, load_model, load_tensors, save_tensors
+from newtongs.dynamics.weights import ablated, load_model
 from newtongs.exports import read_html, write_html
 from newtongs.formats import save
 from newtongs.formats.files import load
@@ -92,7 +93,7 @@ def test_steps_that_never_end(name):
 
 def test_a_run_that_cannot_be_resumed_is_one_line(tmp_path):
     """Lists for dictionaries in what a run says of itself."""
-    from newtongs.paper.training.checkpoint import RunFolder
+    from newtongs.base.runs import RunFolder
     from newtongs.paper.training.config import TrainConfig
     from newtongs.paper.training.loop import resume
 

@@ -90,7 +90,9 @@ def test_figures_stay_as_they_are(own, tmp_path, monkeypatch):
 
 def test_a_name_is_given_once(own):
     for name in (own, "free_fall"):
-        with pytest.raises(InputError, match=f"there is already a motion '{name}'; choose another"):
+        with pytest.raises(
+            InputError, match=f"motion '{name}' is already registered; choose another"
+        ):
             motions.family(name)(sink)
     assert motions.get("free_fall").generate is not sink
 

@@ -1,6 +1,7 @@
 """Import layering, lazy imports, examples, and what the package says of itself."""
 
 import ast
+import importlib
 import re
 import subprocess
 import sys
@@ -15,7 +16,7 @@ ROOT = Path(__file__).parent.parent
 SOURCE = ROOT / "src" / "newtongs"
 LAYERS = [
     {"base"}, {"motions", "dynamics", "scene", "paper.__init__"}, {"samples", "formats", "segment"},
-    {"physics", "render", "paper.datasets"}, {"views", "paper.training"}, {"forecast"},
+    {"physics", "render", "paper.datasets", "forecast"}, {"views", "paper.training"},
     {"pipeline", "exports", "paper.evaluation"}, {"paper.figures", "factory"},
     {"paper.report", "studio"}, {"cli"}, {"__init__", "__main__"},
 ]  # fmt: skip
@@ -75,7 +76,10 @@ def test_every_form_of_import_is_seen(line):
     assert {unit for unit, _ in imported_units(line, "newtongs.motions")} == {"dynamics"}
 
 
-PARTS = {"pick", "settle", "set_into_place", "make_bodies", "make_surroundings"}
+PARTS = {
+    "pick", "settle", "set_into_place", "make_bodies", "make_surroundings", "raise_for_motions",
+    "with_copies", "solid_rest", "static_rest",
+}  # fmt: skip
 
 
 def test_the_pipeline_is_assembled_in_one_place():
@@ -201,7 +205,7 @@ def test_missing_extra_is_named():
 def test_public_names_resolve():
     assert newtongs.__version__ in (ROOT / "CHANGELOG.md").read_text()
     for name in newtongs.__all__:
-        assert getattr(newtongs, name) is not None
+        assert getattr(newtongs, name).__doc__
     assert set(newtongs.__all__) == set(dir(newtongs))
     with pytest.raises(AttributeError, match="no attribute 'nothing'"):
         _ = newtongs.nothing
@@ -236,8 +240,6 @@ def test_make_bench_runs_every_benchmark():
 
 def test_notation_page_names_things_that_exist():
     """Every `newtongs.…` name in the notation table can be imported."""
-    import importlib
-
     names = re.findall(r"`(newtongs\.[\w.]+)`", (ROOT / "docs" / "notation.md").read_text())
     assert len(names) > 20
     for name in names:
@@ -254,13 +256,20 @@ def test_notation_page_names_things_that_exist():
 
 
 def defined(path):
-    """Names of functions, classes and methods of a module."""
+    """Functions, classes and constants of a module, and the members of its classes."""
     names = set()
     for node in ast.parse(path.read_text()).body:
-        names.add(getattr(node, "name", None))
+        names |= bound(node)
         if isinstance(node, ast.ClassDef):
-            names |= {f"{node.name}.{inner.name}" for inner in node.body if hasattr(inner, "name")}
+            members = set().union(*map(bound, node.body))
+            names |= members | {f"{node.name}.{member}" for member in members}
     return names
+
+
+def bound(node):
+    """The names that a statement gives a value."""
+    targets = getattr(node, "targets", [getattr(node, "target", node)])
+    return {getattr(x, "name", None) or getattr(x, "id", None) for x in targets} - {None}
 
 
 def test_the_three_walks_name_functions_that_exist():
@@ -269,6 +278,17 @@ def test_the_three_walks_name_functions_that_exist():
     assert len(walks) > 25
     for file, name in walks:
         assert name in defined(SOURCE / file), f"{file}:{name}"
+
+
+def test_how_to_add_names_what_exists():
+    """Every "`name` of `file.py`" of the table."""
+    table = (ROOT / "CONTRIBUTING.md").read_text().partition("## How to add")[2]
+    places = re.findall(r"((?:`\w+`(?:, | and ))*`\w+`) of `([\w/]+\.py)`", table)
+    assert len(places) > 8
+    for names, file in places:
+        path = SOURCE / file if (SOURCE / file).exists() else ROOT / file
+        for name in re.findall(r"\w+", names.replace(" and ", " ")):
+            assert name in defined(path), f"{file}: {name}"
 
 
 def test_the_drawing_of_the_house_is_the_one_of_the_source():

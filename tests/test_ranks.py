@@ -120,16 +120,19 @@ def test_the_command_trains_on_two_ranks(training_data, tmp_path):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("problem", ["locked", "missing"])
+@pytest.mark.parametrize("problem", ["locked", "missing", "device"])
 def test_no_rank_trains_without_the_lock_or_the_data(training_data, tmp_path, problem):
     """One line of rank 0, no traceback of another rank, nothing trained."""
-    data = training_data if problem == "locked" else tmp_path / "nowhere"
+    data = tmp_path / "nowhere" if problem == "missing" else training_data
     with alone(tmp_path / "out") if problem == "locked" else nullcontext():
-        done = torchrun(29666, *training(data, tmp_path / "out"))
+        more = ["--device", "cuda:99"] if problem == "device" else []
+        done = torchrun(29666, *training(data, tmp_path / "out", *more))
     assert done.returncode != 0
     lines = [line for line in done.stderr.splitlines() if line.startswith("newtongs: ")]
     assert len(lines) == 1
-    assert ("another process" if problem == "locked" else "no State-32 file") in lines[0]
+    expected = {"locked": "another process", "missing": "no State-32 file",
+                "device": "device 'cuda:99' is not available"}  # fmt: skip
+    assert expected[problem] in lines[0]
     assert "[rank" not in done.stderr
     assert not (tmp_path / "out" / "metrics.jsonl").exists()
 

@@ -10,14 +10,14 @@ from importlib.util import find_spec
 import numpy as np
 import pytest
 import torch
+from render_reference import draw, draw_with_margin, spherical_harmonics
 
 from newtongs.base import rotations
 from newtongs.base.errors import InputError
 from newtongs.base.state import make as make_state
 from newtongs.render import Rendering, render, render_frames, scenes, splat
 from newtongs.render.light import render_light
-from newtongs.render.reference import draw, draw_with_margin, spherical_harmonics
-from newtongs.render.splat import prepare
+from newtongs.render.splat import make_splat
 from newtongs.scene import Camera, GaussianScene, join, orbit, sh
 from newtongs.scene.cameras import look_at
 from newtongs.scene.frames import AnimatedScene
@@ -61,7 +61,7 @@ SCENES = {
 
 def assert_like_reference(scene, camera, **given):
     """Equal wherever rounding cannot decide whether a contribution counts; that is nearly all."""
-    splat = prepare(scene, camera, SKY, **given)
+    splat = make_splat(scene, camera, SKY, **given)
     expected, margin = draw_with_margin(splat)
     picture = render(scene, camera, backend="ewa", background=SKY, **given)
     clear = margin > 1e-4
@@ -115,7 +115,7 @@ def test_needle_across_the_picture_is_exact():
     camera = look_at((0, 0, 4.0), (0, 0, 0), width=600, height=600)
     turn = rotations.from_axis_angle(torch.tensor([[0.0, 0, 1]]), torch.tensor([math.pi / 4]))
     scene = GaussianScene.make(means=[[0.0, 0, 0]], scales=[[20.0, 1e-4, 1e-4]], quats=turn)
-    expected, margin = draw_with_margin(prepare(scene, camera, SKY))
+    expected, margin = draw_with_margin(make_splat(scene, camera, SKY))
     error = (render(scene, camera, backend="ewa", background=SKY).color - expected.color).abs()
     assert error.amax(-1)[margin > 1e-3].max() < 2e-4
 
@@ -128,7 +128,7 @@ def test_reference_harmonics_are_the_scenes():
 def test_reference_of_one_gaussian_is_the_formula():
     camera = look_at((0, 0, 5.0), (0, 0, 0), width=21, height=21, fov=50)
     scene = GaussianScene.make(means=[[0.0, 0, 0]], scales=[0.3], opacities=[0.6])
-    f, picture = float(camera.K[0, 0]), draw(prepare(scene, camera, (0, 0, 0)))
+    f, picture = float(camera.K[0, 0]), draw(make_splat(scene, camera, (0, 0, 0)))
     variance = (0.3 * f / 5) ** 2 + 0.3
     d = torch.arange(21) + 0.5 - 10.5
     alpha = 0.6 * torch.exp(-(d[:, None] ** 2 + d**2) / (2 * variance))
@@ -430,7 +430,7 @@ def test_the_numbers_are_gsplats():
 
 def test_films_of_unequal_streams_are_refused():
     scene = next(iter(SCENES.values()))()
-    with pytest.raises(InputError, match="scenes and cameras of a film must be equally many"):
+    with pytest.raises(InputError, match="a film needs equally many scenes and cameras"):
         list(render_frames([scene, scene], [CAMERA], backend="light"))
     means, covariances = scene.means.expand(2, -1, -1), scene.covariances.expand(3, -1, -1, -1)
     with pytest.raises(InputError, match="means and covariances of a film"):

@@ -130,7 +130,7 @@ def test_a_finished_split_is_kept_and_another_size_refused(tmp_path):
 def test_a_split_made_otherwise_is_refused(tmp_path, change):
     (path,) = state32.build(tmp_path, splits=["val_id"], per_motion=2)
     torch.save({**torch.load(path, weights_only=True), **change}, path)
-    with pytest.raises(InputError, match=r"made with other settings.*--overwrite"):
+    with pytest.raises(InputError, match=r"made with other settings.*overwrite"):
         state32.build(tmp_path, splits=["val_id"], per_motion=2)
 
 

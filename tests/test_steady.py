@@ -5,14 +5,15 @@ import math
 
 import numpy as np
 import pytest
+import render_reference as reference
 import torch
 from test_film import CAMERA, cloud, through
 from test_render import SCENES, SKY, random_scene
 
 from newtongs.base import rotations
 from newtongs.base.process import one_thread, sharing
-from newtongs.render import reference, render, render_frames
-from newtongs.render.splat import ALPHA_CAP, ALPHA_MIN, EPS2D, T_MIN, prepare
+from newtongs.render import render, render_frames
+from newtongs.render.splat import ALPHA_CAP, ALPHA_MIN, EPS2D, T_MIN, make_splat
 from newtongs.scene import GaussianScene, join, orbit
 from newtongs.scene.cameras import look_at
 from newtongs.scene.frames import ALWAYS, FIRST, LATER
@@ -94,7 +95,7 @@ def reference_picture(splat):
 def test_steady_is_the_reference(kind):
     """To what an opaque pixel still lets through, which the reference alone follows."""
     scene = SCENES[kind]()[:150]
-    expected, margin = reference_picture(prepare(scene, SMALL, SKY))
+    expected, margin = reference_picture(make_splat(scene, SMALL, SKY))
     picture = render(scene, SMALL, backend="steady", background=SKY)
     found = torch.cat([picture.color, picture.alpha[..., None]], -1).numpy()
     error, clear = np.abs(found - expected).max(-1), margin > 1e-4
@@ -118,7 +119,7 @@ THIN_IN_WIDE = [(0.011, 0.0011, 1e5, 0.004), (1.0, 0.1, 1e10, 0.02)]
 @pytest.mark.parametrize("sizes", THIN_IN_WIDE)
 def test_a_thin_gaussian_leaves_what_surrounds_it_alone(sizes):
     scene = thin_in_wide(*sizes)
-    expected, margin = reference_picture(prepare(scene, FRONT, SKY))
+    expected, margin = reference_picture(make_splat(scene, FRONT, SKY))
     picture = render(scene, FRONT, backend="steady", background=SKY)
     found = torch.cat([picture.color, picture.alpha[..., None]], -1).numpy()
     assert np.isfinite(found).all()
@@ -261,7 +262,7 @@ def test_a_floor_does_not_cover_what_stands_on_it():
 def looked_at(scene, x, y):
     """Of the Gaussians of the block from a pixel on: how many there are, and how many it meets."""
     with sharing() as share:
-        layer, lines = steady.projected(prepare(scene, FRONT, SKY), share)
+        layer, lines = steady.projected(make_splat(scene, FRONT, SKY), share)
     n = len(layer.rows)
     room = numbers, places = steady_meet.make_room(n)
     its = np.arange(n, dtype=np.int32)

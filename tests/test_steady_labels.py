@@ -12,7 +12,7 @@ from test_steady import FRONT, SMALL, THIN_IN_WIDE, met, shadow, thin_in_wide
 
 from newtongs.base import rotations
 from newtongs.base.process import one_thread, sharing
-from newtongs.render.splat import NEAR, T_MIN, prepare
+from newtongs.render.splat import NEAR, T_MIN, make_splat
 from newtongs.scene import GaussianScene, orbit
 from newtongs.scene.cameras import look_at
 
@@ -25,7 +25,7 @@ OBJECTS = 3
 
 def labelled(scene, camera, slots, objects=OBJECTS):
     """Labels of one picture."""
-    splat, out = prepare(scene, camera, SKY), Labels.empty(camera)
+    splat, out = make_splat(scene, camera, SKY), Labels.empty(camera)
     pixels = np.empty((camera.height, camera.width, 5), np.float32)
     with sharing() as share:
         layer, lines = steady.projected(splat, share)
@@ -79,7 +79,7 @@ def reference_labels(splat, slots):
 def test_labels_are_those_of_the_reference(kind):
     scene = SCENES[kind]()[:150]
     slots = np.random.default_rng(0).integers(0, OBJECTS + 1, len(scene)).astype(np.int16)
-    slot, depth, share, flow_depth, lead = reference_labels(prepare(scene, SMALL, SKY), slots)
+    slot, depth, share, flow_depth, lead = reference_labels(make_splat(scene, SMALL, SKY), slots)
     labels, sure = labelled(scene, SMALL, slots), lead > 1e-3
     assert sure.mean() > 0.9
     assert len(np.unique(slot)) > 1 or kind == "faint"
@@ -103,7 +103,7 @@ def test_depth_of_a_picture_is_that_of_its_labels(kind):
 def test_a_thin_gaussian_in_a_wide_one_is_seen(sizes):
     """It is too short to change the integral of the light up to it."""
     scene, slots = thin_in_wide(*sizes), np.array([0, 1], np.int16)
-    slot, depth, share, flow_depth, lead = reference_labels(prepare(scene, FRONT, SKY), slots)
+    slot, depth, share, flow_depth, lead = reference_labels(make_splat(scene, FRONT, SKY), slots)
     labels, sure = labelled(scene, FRONT, slots), lead > 1e-3
     assert {*np.unique(slot)} == {NOTHING, 0}
     assert np.array_equal(labels.slot[sure], slot[sure])

@@ -1,6 +1,8 @@
 """A session of the studio, without a browser: picking, pushing, playing, taking home."""
 
 import json
+import os
+from pathlib import Path
 
 import pytest
 import torch
@@ -17,7 +19,7 @@ from newtongs.scene.world_frame import WorldFrame
 from newtongs.segment.objects.rays import crossings, first_opaque, struck
 from newtongs.studio import Kick, Recipe, Session
 from newtongs.studio.pointing import camera_in_scene, ground_in_scene, met, plane_through
-from newtongs.studio.recipe import joined, push_words, resized
+from newtongs.studio.recipe import depends_on_floor, joined, push_words, refuse_files, resized
 
 
 @pytest.fixture(scope="module")
@@ -31,7 +33,7 @@ def park():
 @pytest.fixture
 def picked(park):
     session, _ = park
-    fresh = Session(Recipe("sunny_park", seconds=0.5), place=session.place)
+    fresh = Session(Recipe("sunny_park", seconds=0.5), source=session.source)
     fresh.pick("id:0")
     return fresh, State(fresh.now[0]).p.double()
 
@@ -105,8 +107,8 @@ def test_a_capture_without_ids_is_picked_by_clusters(park):
     _, middle = park
     scene = park[0].scene
     plain = scene.replace(ids=torch.full_like(scene.ids, -1))
-    place = park[0].place._replace(scene=plain)
-    session = Session("sunny_park", place=place)
+    place = park[0].source._replace(scene=plain)
+    session = Session("sunny_park", source=place)
     word = session.point(eye(middle), middle - eye(middle))
     assert word.startswith("cluster:")
     mask = session.clusters[int(word.split(":")[1])].mask
@@ -160,7 +162,7 @@ def test_a_new_push_on_the_old_stage_makes_what_a_fresh_session_makes(picked):
     session, _ = picked
     session.states()
     session.push(0, velocity=(0.3, 2.0, 0.1), spin=(1, 0, 0), mass=3.0, friction=0.9)
-    same(session.animation(), Session(session.recipe, place=session.place).animation())
+    same(session.animation(), Session(session.recipe, source=session.source).animation())
 
 
 @pytest.mark.parametrize("dynamics", ["analytic", "structured", "paper"])
@@ -278,6 +280,13 @@ def test_there_is_nothing_to_keep_before_a_run(picked):
         picked[0].keep()
 
 
+def test_a_folder_is_judged_by_its_word_not_by_its_name():
+    assert depends_on_floor("grown:0.1:cluster:0")
+    assert not depends_on_floor("masks:/clusters/auto")
+    with pytest.raises(InputError, match="masks are read from a folder"):
+        refuse_files("shrunk:0.1:masks:x")
+
+
 # --- take it home ---------------------------------------------------------------------------------
 
 
@@ -288,6 +297,21 @@ def test_a_project_opens_again_in_the_studio_and_for_replay(picked, tmp_path):
     again = Session.load(tmp_path / "it.json")
     assert again.recipe == session.recipe
     assert torch.equal(load_animation(tmp_path / "it.json").states[0], again.animation().states[0])
+
+
+def test_a_project_is_published_once_and_complete(picked, tmp_path, monkeypatch):
+    """A kill between two versions would leave an animation that is no project."""
+    seen = []
+
+    def replace(part, path):
+        if path.suffix == ".json":
+            seen.append("studio" in json.loads(Path(part).read_bytes()))
+        rename(part, path)
+
+    rename = os.replace
+    monkeypatch.setattr(os, "replace", replace)
+    picked[0].save(tmp_path / "it.json")
+    assert seen == [True]
 
 
 def test_a_project_of_a_file_finds_it(park, tmp_path, monkeypatch):
@@ -360,7 +384,7 @@ def table():
 
 def table_session(table, **fields):
     place = Source(table, None, False)
-    return Session(Recipe("table.ply", seconds=0.2, **fields), place=place)
+    return Session(Recipe("table.ply", seconds=0.2, **fields), source=place)
 
 
 def count(session, index=0):
@@ -505,7 +529,7 @@ def test_a_kept_simulation_gives_the_bits_of_a_fresh_one(picked):
         session.push(0, velocity=velocity, spin=(2.0, 0.0, -1.0))
         states = session.states()
         assert session._compiled is kept
-        assert torch.equal(states, Session(session.recipe, place=session.place).states())
+        assert torch.equal(states, Session(session.recipe, source=session.source).states())
     session.push(0, restitution=0.2)
     session.states()
     assert session._compiled is not kept  # materials are compiled in

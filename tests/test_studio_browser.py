@@ -272,7 +272,7 @@ def test_a_project_that_is_uploaded_opens(walk):
 def test_two_tabs_that_pull_at_once_corrupt_nothing(walk):
     page = walk.page
     with page.lock:  # the upload of the test before may still be on its way
-        page.open(Session("sunny_park", place=page.session.place), "sunny_park")
+        page.open(Session("sunny_park", source=page.session.source), "sunny_park")
         page.picking.add("id:0")
     other = walk.browser.tab(walk.studio.url, PAGE_SIZE, "other")
     other.until(words="object 0")

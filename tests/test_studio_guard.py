@@ -171,7 +171,7 @@ def test_uploads_are_private_numbered_and_gone_afterwards():
 @pytest.mark.parametrize("name", ["x.pt", "x.exe", "", ".", "..", "ply", "a.ply\0.exe"])
 def test_other_files_are_refused(name):
     uploads = Uploads(1.0)
-    with pytest.raises(InputError, match="no splat file"):
+    with pytest.raises(InputError, match="is not a splat file"):
         uploads.store(name, b"x")
     uploads.close()
 

@@ -49,7 +49,7 @@ class Event:
 @pytest.fixture(scope="module")
 def studio():
     made = Studio(Session(Recipe("sunny_park", seconds=0.5)), port=0)
-    made.park = made.page.session.place
+    made.park = made.page.session.source
     yield made
     made.close()
 
@@ -57,7 +57,7 @@ def studio():
 @pytest.fixture
 def page(studio):
     page = studio.page
-    page.open(Session(Recipe("sunny_park", seconds=0.5), place=studio.park), "sunny_park")
+    page.open(Session(Recipe("sunny_park", seconds=0.5), source=studio.park), "sunny_park")
     return page
 
 
@@ -156,7 +156,7 @@ def test_a_motion_that_cannot_be_is_undone(page):
     page.picking.add("id:0")
     page.panel.loose.value = True
     page.guarded(page.push_panel.on_options)(Event(Client()))
-    assert "#d33" in page.panel.message.content  # nothing else is loose in the park
+    assert "#d33" in page.panel.message.content  # there is no other object in the park
     assert not page.session.recipe.loose
     assert page.panel.loose.value is False
 
@@ -416,7 +416,7 @@ def test_recent_files_are_offered_by_name_and_opened_by_number(page, tmp_path, m
 
     save(page.session.scene, tmp_path / "park.ply")
     assert recent_files() == []
-    assert opened_session(str(tmp_path / "park.ply")) is not None
+    assert opened_session(str(tmp_path / "park.ply")).recipe.scene == str(tmp_path / "park.ply")
     assert recent_files() == [tmp_path / "park.ply"]
     page.recent = recent_labels(recent_files())
     (label,) = page.recent
@@ -438,7 +438,7 @@ def test_an_uploaded_project_opens_with_the_scene_that_is_open(page, tmp_path):
     page.session.push(0, velocity=(0.5, 1.0, 0.0))
     page.session.save(tmp_path / "it.json")
     recipe = page.session.recipe
-    page.open(Session(Recipe("sunny_park"), place=page.session.place), "sunny_park")
+    page.open(Session(Recipe("sunny_park"), source=page.session.source), "sunny_park")
     upload(page, "it.json", (tmp_path / "it.json").read_bytes())
     assert page.session.recipe == recipe
 

@@ -17,13 +17,14 @@ import pytest
 import torch
 
 from newtongs import GaussianNND, NNDConfig, load_model, load_pretrained, motions
+from newtongs.base.checkpoints import load_tensors
 from newtongs.base.errors import InputError
 from newtongs.base.ranks import Ranks
+from newtongs.base.runs import identity
 from newtongs.base.state import LAYOUT
 from newtongs.cli import app, main
-from newtongs.dynamics.weights import load_tensors, remove_branches
+from newtongs.dynamics.weights import remove_branches
 from newtongs.paper.training import LossWeights, TrainConfig, loop, objective, train
-from newtongs.paper.training.checkpoint import identity
 from newtongs.paper.training.loop import permutation
 from newtongs.paper.training.loss import term_names
 from newtongs.paper.training.update import CompiledUpdate, ReferenceUpdate, make_update
@@ -310,12 +311,16 @@ def test_a_run_stopped_by_what_is_no_number_keeps_the_epoch_before(data, tmp_pat
 
 
 def fake_tensorboard(monkeypatch):
-    """As if the package were installed; every scalar written is kept."""
-    written = []
+    """As if the package were installed; every scalar written is kept, and every file opened."""
+    written, opened = [], []
 
     class SummaryWriter:
         def __init__(self, folder):
             self.folder = folder
+            opened.append(folder)
+
+        def flush(self):
+            pass
 
         def __enter__(self):
             return self
@@ -330,7 +335,7 @@ def fake_tensorboard(monkeypatch):
     module.SummaryWriter = SummaryWriter
     monkeypatch.setitem(sys.modules, "torch.utils.tensorboard", module)
     monkeypatch.setattr(loop, "find_spec", lambda name: name)
-    return written
+    return written, opened
 
 
 def test_tensorboard_is_written_only_when_asked_for(data, tmp_path, monkeypatch, capsys):
@@ -340,11 +345,12 @@ def test_tensorboard_is_written_only_when_asked_for(data, tmp_path, monkeypatch,
             main(words)
         assert "pip install tensorboard" in capsys.readouterr().err
         assert not (tmp_path / "none").exists()
-    written = fake_tensorboard(monkeypatch)
+    written, opened = fake_tensorboard(monkeypatch)
     train(config(data, tmp_path / "a", epochs=1))
     assert not written
     train(config(data, tmp_path / "b", epochs=2, tensorboard=True))
     assert ("tensorboard", "total", read_metrics(tmp_path / "b")[1]["total"], 2) in written
+    assert len(opened) == 1  # one file of events for a run, not one for each epoch
 
 
 def test_settings_that_cannot_work(data, tmp_path, monkeypatch):

@@ -5,12 +5,12 @@ import math
 import numpy as np
 import pytest
 import torch
+from render_reference import draw
 
 from newtongs.base import rotations
 from newtongs.base.errors import InputError
 from newtongs.base.state import State, make, replace
-from newtongs.render.reference import draw
-from newtongs.render.splat import prepare
+from newtongs.render.splat import make_splat
 from newtongs.scene import sh
 from newtongs.scene.cameras import Camera, orbit
 from newtongs.scene.frames import AnimatedScene, frames
@@ -363,7 +363,7 @@ def psnr(a, b):
 def picture(scene, camera, frame=None):
     """By the renderers' float64 specification, which needs no compiling."""
     moved = {} if frame is None else {k: getattr(frame, k) for k in ("means", "covariances", "sh")}
-    return draw(prepare(scene, camera, (1.0, 1.0, 1.0), **moved))
+    return draw(make_splat(scene, camera, (1.0, 1.0, 1.0), **moved))
 
 
 def test_object_and_camera_turned_alike_give_the_same_picture():

@@ -23,45 +23,48 @@ from dataclasses import replace
 from newtongs import GaussianNND, NNDConfig, make_state
 from newtongs.dynamics.backends.triton_rollout import TritonRollout
 
-passes, rows, frames = (int(x) for x in sys.argv[1:4])
-config = json.loads(sys.argv[4])
 device = "cuda" if torch.cuda.is_available() else "cpu"
-torch.manual_seed(0)
-model = GaussianNND(NNDConfig(**config)).to(device)
-for p in model.parameters():
-    torch.nn.init.normal_(p, std=0.15)
-reference = GaussianNND(model.config).to(device).double()
-reference.load_state_dict(model.state_dict())
 
-# Just above the floor and falling: with probability one half an object lands in these frames.
-r = torch.rand(rows, 16)
-z0 = make_state(
-    p=r[:, :3] * torch.tensor([1.0, 0.2, 1.0]) + torch.tensor([0.0, 0.3, 0.0]), q=r[:, 3:7] - 0.4,
-    v=4 * r[:, 7:10] - 3, w=6 * r[:, 10:13] - 3, s=0.2 + 0.2 * r[:, 13:], u=r[:, :3] - 0.5,
-    m=0.5 + r[:, 5], e=r[:, 6], mu=r[:, 7],
-).to(device)
-times = torch.arange(frames) * 0.045  # two substeps a frame
-cotangent = torch.randn(rows, frames, 22, device=device)
-cotangent[..., 19:] = 0  # the material is constant
+def measured(passes, rows, config, frames=2):
+    torch.manual_seed(0)
+    model = GaussianNND(NNDConfig(**config)).to(device)
+    for p in model.parameters():
+        torch.nn.init.normal_(p, std=0.15)
+    reference = GaussianNND(model.config).to(device).double()
+    reference.load_state_dict(model.state_dict())
 
-fused = TritonRollout(model, times, rows=rows, passes=passes, scale=1.0)
-out = fused(z0)
-(out * cotangent).sum().backward()
-fused.collect()
-expected = reference.rollout(z0.double(), times)
-(expected * cotangent).sum().backward()
+    # Just above the floor and falling: with probability one half an object lands in these frames.
+    r = torch.rand(rows, 16)
+    above = torch.tensor([1.0, 0.2, 1.0]), torch.tensor([0.0, 0.3, 0.0])
+    z0 = make_state(
+        p=r[:, :3] * above[0] + above[1], q=r[:, 3:7] - 0.4, v=4 * r[:, 7:10] - 3,
+        w=6 * r[:, 10:13] - 3, s=0.2 + 0.2 * r[:, 13:], u=r[:, :3] - 0.5, m=0.5 + r[:, 5],
+        e=r[:, 6], mu=r[:, 7],
+    ).to(device)
+    times = torch.arange(frames) * 0.045  # two substeps a frame
+    cotangent = torch.randn(rows, frames, 22, device=device)
+    cotangent[..., 19:] = 0  # the material is constant
 
-reference.config = replace(reference.config, contact=False)
-hits = (reference.rollout(z0.double(), times) != expected).any(-1).any(-1).sum().item()
-assert all(  # what the model does not use has no gradient
-    p.grad is None or not p.grad.any()
-    for p, q in zip(model.parameters(), reference.parameters()) if q.grad is None
-)
-error = max(
-    ((p.grad - q.grad).norm() / q.grad.norm()).item()
-    for p, q in zip(model.parameters(), reference.parameters()) if q.grad is not None
-)
-print(hits, (out - expected).abs().max().item(), error, type(fused.f).__name__)
+    fused = TritonRollout(model, times, rows=rows, passes=passes, scale=1.0)
+    out = fused(z0)
+    (out * cotangent).sum().backward()
+    fused.collect()
+    expected = reference.rollout(z0.double(), times)
+    (expected * cotangent).sum().backward()
+
+    reference.config = replace(reference.config, contact=False)
+    hits = (reference.rollout(z0.double(), times) != expected).any(-1).any(-1).sum().item()
+    assert all(  # what the model does not use has no gradient
+        p.grad is None or not p.grad.any()
+        for p, q in zip(model.parameters(), reference.parameters()) if q.grad is None
+    )
+    error = max(
+        ((p.grad - q.grad).norm() / q.grad.norm()).item()
+        for p, q in zip(model.parameters(), reference.parameters()) if q.grad is not None
+    )
+    return hits, (out - expected).abs().max().item(), error, type(fused.f).__name__
+
+print(json.dumps([measured(*case) for case in json.loads(sys.argv[1])]))
 """
 
 
@@ -69,29 +72,47 @@ print(hits, (out - expected).abs().max().item(), error, type(fused.f).__name__)
 ROWS, WIDTHS = (40_000, (128, 256)) if torch.cuda.is_available() else (300, (128,))
 
 
-def run(passes, rows, frames=2, **config):
-    environment = {**os.environ}
-    if not torch.cuda.is_available():
-        environment["TRITON_INTERPRET"] = "1"
-    numbers = [str(x) for x in (passes, rows, frames)]
-    command = [sys.executable, "-W", "ignore", "-c", PARITY, *numbers, json.dumps(config)]
+INTERPRET = not torch.cuda.is_available()
+
+
+def program(code, *words, interpret=INTERPRET):
+    """What a program prints, run in a process of its own, in Triton's interpreter if asked."""
+    environment = {**os.environ} | ({"TRITON_INTERPRET": "1"} if interpret else {})
+    command = [sys.executable, "-W", "ignore", "-c", code, *words]
     done = subprocess.run(command, capture_output=True, text=True, env=environment, check=False)
     assert done.returncode == 0, done.stderr[-2000:]
-    hits, value, gradient, network = done.stdout.split()
-    at_best = hopper() and passes == 3 and rows % 4 == 0
-    assert network == ("HopperNetwork" if at_best else "TritonNetwork")
-    return int(hits), float(value), float(gradient)
+    return done.stdout
+
+
+def measured(*cases):
+    """Landings, and errors of value and gradient, of ``(passes, rows, config)`` in one process."""
+    found = json.loads(program(PARITY, json.dumps(cases)))
+    for (passes, rows, _), (*_, network) in zip(cases, found, strict=True):
+        at_best = hopper() and passes == 3 and rows % 4 == 0
+        assert network == ("HopperNetwork" if at_best else "TritonNetwork")
+    return [numbers for *numbers, _ in found]
+
+
+FEWER = ROWS if torch.cuda.is_available() else 60  # objects for ablated models
+
+
+@pytest.fixture(scope="module")
+def three_passes():
+    """What :func:`measured` finds for the full model by width and for every ablation by name."""
+    cases = {hidden: (3, ROWS, {"hidden": hidden}) for hidden in WIDTHS}
+    cases |= {str(config): (3, FEWER, {"hidden": 128, **config}) for config in ABLATED}
+    return dict(zip(cases, measured(*cases.values()), strict=True))
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("hidden", WIDTHS)
-def test_three_passes_agree_with_float64(hidden):
+def test_three_passes_agree_with_float64(three_passes, hidden):
     """States to float32 rounding; weight gradients to the rounding of their half-precision factors.
 
     A product of two halves carries a relative error of 2^-11 = 5e-4 a term; over the few terms
     here little of it averages out.
     """
-    hits, value, gradient = run(3, ROWS, hidden=hidden)
+    hits, value, gradient = three_passes[hidden]
     assert 0.1 * ROWS < hits < 0.9 * ROWS
     assert value < 1e-5
     assert gradient < 1e-3
@@ -99,18 +120,17 @@ def test_three_passes_agree_with_float64(hidden):
 
 def test_fewer_passes_are_coarser():
     """One pass rounds weights and activations to 2^-12: visible, and still a gradient."""
-    _, value, gradient = run(1, 20, hidden=128)
+    ((_, value, gradient),) = measured((1, 20, {"hidden": 128}))
     assert 1e-6 < value < 1e-2
     assert gradient < 2e-2
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("config", ABLATED, ids=str)
-def test_every_ablation_agrees_with_float64(config):
+def test_every_ablation_agrees_with_float64(three_passes, config):
     """The same bounds as for the full model, at fewer objects."""
-    rows = ROWS if torch.cuda.is_available() else 60
-    hits, value, gradient = run(3, rows, hidden=128, **config)
-    assert (hits > 0.1 * rows) == config.get("contact", True)
+    hits, value, gradient = three_passes[str(config)]
+    assert (hits > 0.1 * FEWER) == config.get("contact", True)
     assert value < 1e-5
     assert gradient < 2e-3
 
@@ -121,13 +141,12 @@ def hopper():
 
 
 @pytest.mark.skipif(not hopper(), reason="needs a Hopper GPU")
-@pytest.mark.parametrize("hidden", [128, 256])
-@pytest.mark.parametrize("rows", [64, 68, 1000, 1001])
-def test_blocks_that_are_not_full_agree_with_float64(rows, hidden):
+def test_blocks_that_are_not_full_agree_with_float64():
     """One group without rows, a few rows over, half a block; 1001 are left to Triton's kernels."""
-    _, value, gradient = run(3, rows, hidden=hidden)
-    assert value < 1e-5
-    assert gradient < 2e-3
+    cases = [(3, n, {"hidden": h}) for n in (64, 68, 1000, 1001) for h in (128, 256)]
+    for case, (_, value, gradient) in zip(cases, measured(*cases), strict=True):
+        assert value < 1e-5, case
+        assert gradient < 2e-3, case
 
 
 TWICE = """
@@ -157,14 +176,10 @@ for _ in range(20):
 @pytest.mark.skipif(not hopper(), reason="needs a Hopper GPU")
 def test_groups_of_warps_give_the_same_bits_every_time():
     """A copy that was not waited for would show as a result that changes."""
-    done = subprocess.run(
-        [sys.executable, "-W", "ignore", "-c", TWICE], capture_output=True, text=True, check=False
-    )
-    assert done.returncode == 0, done.stderr[-2000:]
+    program(TWICE)
 
 
 HOPPER = """
-import sys
 from triton.backends.compiler import GPUTarget
 from triton.compiler import compile
 from triton.experimental.gluon import language as gl
@@ -177,60 +192,58 @@ def blocks(*shape, kind="fp16"):
     layout = gl.NVMMASharedLayout.get_default_for([*shape], dtype)
     return f"tensordesc<{kind}{[*shape]},{layout!r}>"
 
-hidden = int(sys.argv[1])
-common = {"x": blocks(32, 64, kind="fp32"), "n": "i32", "scale": "fp32"}
+def compile_all(hidden):
+    common = {"x": blocks(32, 64, kind="fp32"), "n": "i32", "scale": "fp32"}
 
-def columns(*names, rows, chunk):
-    return {name + half: blocks(rows, chunk) for name in names for half in ("_hi", "_lo")}
+    def columns(*names, rows, chunk):
+        return {name + half: blocks(rows, chunk) for name in names for half in ("_hi", "_lo")}
 
-def forward(chunk):
-    second = {"w2_hi": blocks(chunk, hidden), "w2_lo": blocks(chunk, hidden)}
-    narrow = columns("w1", rows=32, chunk=chunk) | columns("w3", rows=hidden, chunk=16)
-    return {"kept": blocks(64, hidden)} | second | narrow
+    def forward(chunk):
+        second = {"w2_hi": blocks(chunk, hidden), "w2_lo": blocks(chunk, hidden)}
+        narrow = columns("w1", rows=32, chunk=chunk) | columns("w3", rows=hidden, chunk=16)
+        return {"kept": blocks(64, hidden)} | second | narrow
 
-def bottom(chunk):
-    tiles = {"d2": blocks(64, hidden), "w2t": blocks(hidden, chunk), "h1": blocks(64, chunk)}
-    return tiles | columns("w1", rows=32, chunk=chunk)
+    def bottom(chunk):
+        tiles = {"d2": blocks(64, hidden), "w2t": blocks(hidden, chunk), "h1": blocks(64, chunk)}
+        return tiles | columns("w1", rows=32, chunk=chunk)
 
-def one_layer(chunk):
-    return columns("w1", rows=32, chunk=chunk) | columns("w2t", rows=16, chunk=chunk)
+    def one_layer(chunk):
+        return columns("w1", rows=32, chunk=chunk) | columns("w2t", rows=16, chunk=chunk)
 
-saved = {"OUT": 9, "SAVE": True, "TANH": True}
-for kernel, given, choices in (
-    (kernels.two_layer_forward, forward(FORWARD["CHUNK"]), FORWARD | saved),
-    (kernels.two_layer_forward, forward(FORWARD["CHUNK"]), FORWARD | saved | {"SAVE": False}),
-    (kernels.two_layer_backward_bottom, bottom(BOTTOM["CHUNK"]), BOTTOM | {"STATE": 22}),
-    (kernels.one_layer_backward, one_layer(ONE_LAYER["CHUNK"]),
-     ONE_LAYER | {"STATE": 22, "OUT": 6, "TANH": True}),
-):
-    names, choices = kernel.arg_names, choices | {"HIDDEN": hidden}
-    kinds = common | given | dict.fromkeys(choices, "constexpr")
-    signature = {name: kinds.get(name, "*fp32") for name in names}
-    aligned = {
-        (i,): [["tt.divisibility", 16]]
-        for i, name in enumerate(names) if signature[name] in ("*fp32", "i32")
-    }
-    constants = {(names.index(name),): value for name, value in choices.items()}
-    made = compile(
-        GluonASTSource(kernel, signature, constexprs=constants, attrs=aligned),
-        target=GPUTarget("cuda", 90, 32), options={"num_warps": 4},
-    )
-    print(made.metadata.shared, made.asm["ptx"].count("wgmma.mma_async"))
+    saved = {"OUT": 9, "SAVE": True, "TANH": True}
+    for kernel, given, choices in (
+        (kernels.two_layer_forward, forward(FORWARD["CHUNK"]), FORWARD | saved),
+        (kernels.two_layer_forward, forward(FORWARD["CHUNK"]), FORWARD | saved | {"SAVE": False}),
+        (kernels.two_layer_backward_bottom, bottom(BOTTOM["CHUNK"]), BOTTOM | {"STATE": 22}),
+        (kernels.one_layer_backward, one_layer(ONE_LAYER["CHUNK"]),
+         ONE_LAYER | {"STATE": 22, "OUT": 6, "TANH": True}),
+    ):
+        names, choices = kernel.arg_names, choices | {"HIDDEN": hidden}
+        kinds = common | given | dict.fromkeys(choices, "constexpr")
+        signature = {name: kinds.get(name, "*fp32") for name in names}
+        aligned = {
+            (i,): [["tt.divisibility", 16]]
+            for i, name in enumerate(names) if signature[name] in ("*fp32", "i32")
+        }
+        constants = {(names.index(name),): value for name, value in choices.items()}
+        made = compile(
+            GluonASTSource(kernel, signature, constexprs=constants, attrs=aligned),
+            target=GPUTarget("cuda", 90, 32), options={"num_warps": 4},
+        )
+        print(made.metadata.shared, made.asm["ptx"].count("wgmma.mma_async"))
+
+for hidden in (128, 256):
+    compile_all(hidden)
 """
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("hidden", [128, 256])
-def test_kernels_compile_for_hopper_within_its_shared_memory(hidden):
+def test_kernels_compile_for_hopper_within_its_shared_memory():
     """No card is needed for that; the interpreter knows nothing of these kernels."""
     pytest.importorskip("triton.experimental.gluon")
-    done = subprocess.run(
-        [sys.executable, "-W", "ignore", "-c", HOPPER, str(hidden)], capture_output=True,
-        text=True, check=False,
-    )  # fmt: skip
-    assert done.returncode == 0, done.stderr[-2000:]
-    lines = [[int(x) for x in line.split()] for line in done.stdout.splitlines()]
-    assert len(lines) == 4
+    said = program(HOPPER, interpret=False)
+    lines = [[int(x) for x in line.split()] for line in said.splitlines()]
+    assert len(lines) == 2 * 4
     for shared, products in lines:
         assert 0 < shared <= 227 * 1024
         assert products > 0
@@ -266,12 +279,7 @@ for rows, frames, weights in ((150, 5, LossWeights()), (128, 4, heavy), (7, 9, h
 
 
 def test_the_objective_agrees_with_float64_in_value_and_gradient():
-    interpreted = {} if torch.cuda.is_available() else {"TRITON_INTERPRET": "1"}
-    done = subprocess.run(
-        [sys.executable, "-W", "ignore", "-c", LOSS], capture_output=True, text=True, check=False,
-        env={**os.environ, **interpreted},
-    )  # fmt: skip
-    assert done.returncode == 0, done.stderr[-2000:]
+    program(LOSS)
 
 
 class Noting:

@@ -6,7 +6,7 @@ import torch
 
 from newtongs.base.errors import InputError
 from newtongs.base.state import State, make
-from newtongs.factory.casts import PHYSICS, candidates, make_cast
+from newtongs.factory.casts import PHYSICS, make_cast, movable_objects
 from newtongs.factory.contacts import floor_contacts
 from newtongs.factory.spec import Spec
 from newtongs.physics import Body, Shape, Simulation
@@ -28,7 +28,7 @@ def bowling():
     place = open_source("bowling")
     spec = Spec("test", ("bowling",))
     floor = floor_of(place)
-    masks, _ = candidates(spec, place, floor)
+    masks, _ = movable_objects(spec, place, floor)
     cast = make_cast(place, floor, PHYSICS["world"], ["id:0"], spec, "all", masks)
     push = ObjectSpec(velocity=(5.0, 1.0, 0.3), spin=(1.0, 2.0, -10.0), restitution=0.6, mass=2.0)
     setup = cast.setup.with_objects([push])

@@ -26,7 +26,15 @@ import torch
 
 from newtongs import GaussianNND, load_pretrained
 from newtongs.base.errors import InputError
-from newtongs.base.state import CHANNELS, DIM, LARGEST, LAYOUT, SMALLEST_QUATERNION, State, project
+from newtongs.base.state import (
+    CHANNELS,
+    DIM,
+    LARGEST_CHANNEL,
+    LAYOUT,
+    SMALLEST_QUATERNION,
+    State,
+    project,
+)
 from newtongs.dynamics.backends import advance, predictor
 from newtongs.dynamics.backends.numba_rollout import rollout_cpu
 from newtongs.dynamics.config import NNDConfig
@@ -47,15 +55,15 @@ MUJOCO_FRAMES = 5  # of 999 states that left all bounds within nine frames 964 d
 # Paths that are given what was checked before: bodies, and what a model is shown.
 CHECKED = ("paper engine", "the model", "CUDA, the model")
 SPECIAL = torch.tensor(
-    [0.0, -0.0, 1e-45, 1e-38, 1e-8, 1e-4, 6e-4, 1.0, LARGEST, 1.001 * LARGEST, 3.4e38,
-     torch.inf, torch.nan]
+    [0.0, -0.0, 1e-45, 1e-38, 1e-8, 1e-4, 6e-4, 1.0, LARGEST_CHANNEL,
+     1.001 * LARGEST_CHANNEL, 3.4e38, torch.inf, torch.nan]
 )  # fmt: skip
 
 
 def simulable(z):
     """Which of the states ``(..., 22)`` ``require_simulable`` takes."""
     turned = z[..., LAYOUT["q"]].abs().amax(-1) >= SMALLEST_QUATERNION
-    return (z.abs() <= LARGEST).all(-1) & turned
+    return (z.abs() <= LARGEST_CHANNEL).all(-1) & turned
 
 
 def drawn(n: int, seed: int) -> torch.Tensor:
@@ -357,7 +365,7 @@ def walk_chunk(seed: int, chunk: int, only: Sequence[str], share: int) -> Note:
                 walk(count, run, z[good], z[:0] if checked else z[~good][:20], seed)
     if count := counts.get("mujoco"):
         mujoco(count, z[::share], seed)
-    refusals = {c: int((~(z[:, i].abs() <= LARGEST)).sum()) for i, c in enumerate(CHANNELS)}
+    refusals = {c: int((~(z[:, i].abs() <= LARGEST_CHANNEL)).sum()) for i, c in enumerate(CHANNELS)}
     refusals["MuJoCo's edge"] = int((~taken_by_mujoco(z[::share])).sum())
     refusals["m (drag)"] = int((simulable(z) & ~accepted(ways()["analytic"][0], z)).sum())
     return counts, refusals

@@ -2,7 +2,7 @@
 
 import json
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -189,6 +189,61 @@ def vouched(folder: Path) -> Any:
     return load_animation(folder / "a.json")
 
 
+def project_files(folder: Path) -> list[Path]:
+    """A project of the studio; beside it a json without its recipe would be an animation."""
+    from export_samples import park
+
+    from newtongs import ObjectSpec
+    from newtongs.studio import Kick, Recipe, project
+
+    pushes = (ObjectSpec("id:0", velocity=(1, 2, 0)), ObjectSpec("cluster:0+1", mass=2.0))
+    recipe = Recipe("sunny_park", pushes, up=(0, 1, 0), kicks=(Kick(0.5, 0, (0, 1, 0)),))
+    project.save(recipe, park(3), folder / "a.json")
+    return [folder / "a.json"]
+
+
+def read_project(folder: Path) -> Any:
+    from newtongs.studio import project
+
+    recipe = project.read(folder / "a.json")
+    return recipe.spec if recipe.pushes else recipe.physics
+
+
+def track_files(folder: Path) -> list[Path]:
+    """Positions as text, and states as arrays."""
+    z = torch.ones(5, 22)
+    (folder / "a.json").write_text(json.dumps({"p": z[:, :3].tolist(), "q": [[1, 0, 0, 0]] * 5}))
+    np.savez_compressed(folder / "b.npz", states=z.numpy(), fps=24.0)
+    return [folder / "a.json", folder / "b.npz"]
+
+
+def read_tracks(folder: Path) -> Any:
+    """Both; the first that is refused is reported after the other was read."""
+    from newtongs.forecast.continuation import read_track
+
+    return each_read(read_track, [folder / "a.json", folder / "b.npz"])
+
+
+def sound_tracks(tracks: Any) -> None:
+    """Finite states at increasing times."""
+    for track in tracks:
+        assert torch.isfinite(track.states).all()
+        assert (track.times.diff() > 0).all()
+
+
+def each_read(read: Callable[[Any], Any], these: Sequence[Any]) -> list[Any]:
+    """What each was read as; an error is raised after the others were tried."""
+    found, said = [], []
+    for one in these:
+        try:
+            found.append(read(one))
+        except InputError as error:
+            said.append(error)
+    if said:
+        raise said[0]
+    return found
+
+
 def camera_files(folder: Path) -> list[Path]:
     from test_formats_fuzz import camera_json
 
@@ -292,7 +347,7 @@ def resume_context(folder: Path) -> Any:
 
 def run_folder(folder: Path) -> list[Path]:
     """A training run that is to go on."""
-    from newtongs.paper.training.checkpoint import RunFolder, identity
+    from newtongs.base.runs import RunFolder, identity
     from newtongs.paper.training.loop import Position, save
 
     model, optimizer, schedule, config = run_parts(folder)
@@ -316,8 +371,8 @@ def run_parts(folder: Path):
 
 
 def resume(folder: Path) -> Any:
+    from newtongs.base.runs import RunFolder
     from newtongs.paper.training import loop
-    from newtongs.paper.training.checkpoint import RunFolder
 
     model, optimizer, schedule, config = run_parts(folder)
     return loop.resume(RunFolder(folder), model, optimizer, schedule, config, "f")
@@ -365,18 +420,12 @@ def manifests(folder: Path) -> list[Path]:
 
 
 def read_manifests(folder: Path) -> Any:
-    """All three; the first that is refused is told after the others were read."""
+    """All three; the first that is refused is reported after the others were read."""
     from newtongs.cli.inspect import describe_manifest
     from newtongs.paper.datasets import common12, same32
 
-    said = []
-    for read in (describe_manifest, same32.selected, common12.read_manifest):
-        try:
-            read(folder)
-        except InputError as error:
-            said.append(error)
-    if said:
-        raise said[0]
+    readers = (describe_manifest, same32.selected, common12.read_manifest)
+    return each_read(lambda read: read(folder), readers)
 
 
 def animated_glb(folder: Path) -> list[Path]:
@@ -469,6 +518,8 @@ READERS = {
     "dump-safetensors": dump("a.safetensors"),
     "replay-json": Reader(lambda f: replay_files(f)[:1], vouched, within_json, sound_animation),
     "replay-npz": Reader(lambda f: replay_files(f)[1:], vouched, within_zip, sound_animation),
+    "project": Reader(project_files, read_project, within_json),
+    "track": Reader(track_files, read_tracks, any_damage, sound_tracks),
     "cameras-json": Reader(
         camera_files, read_cameras("transforms.json"), within_json, sound_cameras
     ),

@@ -165,7 +165,7 @@ def allowance(size: int, small: int = SMALL) -> int:
 def afford(path: Path | str, needed: int, size: int, what: str, small: int = SMALL) -> None:
     """Refuse what would take far more memory than a file of this size can mean."""
     if needed > allowance(size, small):
-        raise InputError(f"{path} promises {what} in {size:,} bytes; it is damaged")
+        raise InputError(f"{path} declares {what} but has only {size:,} bytes; it is damaged")
 
 
 def parsed_json(path: Path | str, raw: bytes | str, most: int = JSON_BYTES) -> Any:
@@ -232,7 +232,7 @@ def load_torch(path: Path) -> Any:
 
     with zipfile.ZipFile(path) as archive:
         if any(info.compress_type != STORED for info in archive.infolist()):
-            raise InputError(f"{path}: torch files with compressed entries are not read")
+            raise InputError(f"{path}: torch files with compressed entries are not supported")
         for info in archive.infolist():
             if info.filename.endswith("data.pkl"):
                 _require_known_names(path, archive.read(info))
@@ -240,6 +240,17 @@ def load_torch(path: Path) -> Any:
     spanned = sum(x.numel() * x.element_size() for x in _tensors(content))
     afford(path, spanned, path.stat().st_size, f"tensors of {spanned:,} bytes")
     return content
+
+
+def torch_content(path: Path, unusable: Callable[[Path, str], InputError]) -> Any:
+    """As :func:`load_torch`; what torch says of a damaged file becomes one line of ``unusable``."""
+    try:
+        return load_torch(path)
+    except InputError:
+        raise
+    except Exception as error:  # torch raises half a dozen types for damaged archives
+        reason = first_line(error).split(". ")[0][:120]
+        raise unusable(path, f"it cannot be read (damaged or truncated: {reason})") from error
 
 
 def _require_known_names(path: Path, pickled: bytes) -> None:
@@ -272,7 +283,9 @@ def opened_entry(path: Path, archive: "zipfile.ZipFile", name: str) -> IO[bytes]
         raise InputError(f"{path} lacks {name}; it is damaged")
     info = archive.getinfo(name)
     if info.compress_type not in (STORED, DEFLATED):
-        raise InputError(f"{path}: {name} is neither stored nor deflated; pack it so")
+        raise InputError(
+            f"{path}: {name} uses unsupported compression; repack the archive with deflate"
+        )
     return archive.open(info)
 
 
@@ -285,10 +298,12 @@ def array_header(path: Path, f: IO[bytes]) -> "Header":
         (1, 0): np.lib.format.read_array_header_1_0, (2, 0): np.lib.format.read_array_header_2_0
     }  # fmt: skip
     if version not in headers:
-        raise InputError(f"{path}: arrays of npy version {version} are not read")
+        raise InputError(f"{path}: npy version {version} is not supported")
     shape, fortran, dtype = headers[version](f)
     if fortran and len(shape) > 1:
-        raise InputError(f"{path}: expected arrays in C order; numpy.ascontiguousarray them")
+        raise InputError(
+            f"{path}: expected arrays in C order; convert them with numpy.ascontiguousarray"
+        )
     if any(n < 0 for n in shape):
         raise InputError(f"{path}: an array has the shape {shape}; it is damaged")
     return shape, dtype

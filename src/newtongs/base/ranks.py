@@ -10,6 +10,7 @@ import torch.distributed as dist
 from torch import Tensor
 
 from .errors import InputError
+from .state import checked_device
 
 
 @dataclass(frozen=True)
@@ -57,7 +58,7 @@ class Ranks:
             yield
         except InputError as error:
             found = error
-        said: list[str | None] = [None if found is None else str(found)]
+        said: list[str | None] = [None if found is None else found.args[0]]
         if self.size > 1:
             own, said = said[0], [None] * self.size
             dist.all_gather_object(said, own)
@@ -70,16 +71,24 @@ class Ranks:
 def ranks(device: str) -> Iterator[Ranks]:
     """Join the group that torchrun describes in the environment, or be a single rank."""
     if "RANK" not in os.environ:
-        yield Ranks(0, 1, torch.device(device))
+        yield Ranks(0, 1, checked_device(device))
         return
-    local = torch.device(device)
+    local, wrong = torch.device("cpu"), None
+    try:
+        local = checked_device(device)
+    except InputError as error:
+        wrong = error  # raised below, by all ranks together
     if local.type == "cuda":
         local = torch.device("cuda", int(os.environ.get("LOCAL_RANK", "0")))
         torch.cuda.set_device(local)
     _import_before_the_group()
     dist.init_process_group("nccl" if local.type == "cuda" else "gloo")
     try:
-        yield Ranks(dist.get_rank(), dist.get_world_size(), local)
+        group = Ranks(dist.get_rank(), dist.get_world_size(), local)
+        with group.agreed():
+            if wrong is not None:
+                raise wrong
+        yield group
         dist.barrier()  # no rank leaves while another still communicates
     finally:
         dist.destroy_process_group()

@@ -40,7 +40,7 @@ CHANNELS = (
     "s_x", "s_y", "s_z", "u_x", "u_y", "u_z", "m", "e", "mu",
 )  # fmt: skip
 
-LARGEST = 1e9  # magnitude of a channel that float32 can simulate
+LARGEST_CHANNEL = 1e9  # magnitude of a channel that float32 can simulate
 SMALLEST_QUATERNION = 1e-6  # largest component of a quaternion that can be normalised
 
 SCALE_FLOOR = 1e-4
@@ -233,13 +233,13 @@ def require_finite(z: StateTensor, name: str, *, first: int = 0) -> None:
 
 def require_simulable(z: StateTensor, name: str) -> None:
     """Raise an error that names the first channel that cannot be simulated."""
-    small = z.abs() <= LARGEST  # False for NaN
+    small = z.abs() <= LARGEST_CHANNEL  # False for NaN
     if not small.all():
         require_finite(z, name)
         *where, channel = torch.nonzero(~small)[0].tolist()
         raise InputError(
             f"{name}: channel {CHANNELS[channel]} at index {tuple(where)} is "
-            f"{z[(*where, channel)].item():g}; up to {LARGEST:g} can be simulated"
+            f"{z[(*where, channel)].item():g}; up to {LARGEST_CHANNEL:g} can be simulated"
         )
     rotated = _has_rotation(z)
     if not rotated.all():

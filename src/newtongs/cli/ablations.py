@@ -148,9 +148,9 @@ class Ablations:
         """Train, or resume training, evaluate, and return the record."""
         import torch
 
+        from ..base.runs import DivergedError, RunFolder, identity
         from ..paper.datasets import state32
         from ..paper.training import train
-        from ..paper.training.checkpoint import DivergedError, RunFolder, identity
 
         config = settings(ablation, self.size, data, run, self.device)
         failed, best = None, RunFolder(run).best
@@ -196,7 +196,8 @@ def log(name: str) -> Callable[["Position", dict[str, float], TrainConfig], None
 
 def scores(best: Path, data: Path, device: str) -> dict[str, Any]:
     """Metrics of both splits, the learned scalars, and the epoch of the best weights."""
-    from ..dynamics.weights import load_model, load_tensors
+    from ..base.checkpoints import load_tensors
+    from ..dynamics.weights import load_model
     from ..paper.evaluation.ablations import SPLITS
 
     model = load_model(best).to(device)

@@ -4,6 +4,7 @@ import shlex
 import warnings
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, fields, replace
+from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, ClassVar, Literal
 
@@ -13,9 +14,10 @@ from ..base.errors import InputError
 from .apps import app
 from .console import check_folder, check_scene, progress_bar
 from .push_text import parse_push, report, short
-from .viewing import CameraPath, View, fitting_view, hidden, hidden_line
+from .viewing import CameraPath, FilmCamera, fitting_view, hidden, hidden_line
 
 if TYPE_CHECKING:
+    from ..pipeline.source import Source
     from ..pipeline.spec import ObjectSpec, Physics, Place
     from ..scene.animation import Animation
     from ..scene.gaussians import GaussianScene
@@ -24,7 +26,7 @@ if TYPE_CHECKING:
 
 Color = tuple[float, float, float]
 WHITE: Color = (1.0, 1.0, 1.0)
-LARGEST = 8192  # pixels per side
+LARGEST_SIDE = 8192  # pixels per side
 COMPRESS = {"auto": None, "all": True, "none": False}
 REACHED = 0.25  # physics units by which a goal may be missed: half the size of an object
 PAPER_WORDS = {"dynamics": "learned", "scale": "free", "contact": "paper", "framing": "paper"}
@@ -80,8 +82,8 @@ class Picture:
     """Write a ply sequence even if it takes more than 20 GB, or more than the free space."""
 
     def __post_init__(self) -> None:
-        if not all(1 <= n <= LARGEST for n in self.size):
-            raise InputError(f"size: expected 1 to {LARGEST} pixels per side, got {self.size}")
+        if not all(1 <= n <= LARGEST_SIDE for n in self.size):
+            raise InputError(f"size: expected 1 to {LARGEST_SIDE} pixels per side, got {self.size}")
         if self.color is not None and not all(0 <= c <= 1 for c in self.color):
             raise InputError(f"color: expected three numbers from 0 to 1, got {self.color}")
         if not (abs(self.azimuth or 0) <= 3600 and abs(self.elevation or 0) < 90):
@@ -121,7 +123,7 @@ class Picture:
         shown = scenes() if "ply" in formats else ()
         estimate = estimated(frames, size, shown, self.sh_degree, self.renderer)
         estimate.check(out, sure=self.yes)
-        for line in estimate.told():
+        for line in estimate.announcements():
             print(line)
 
     def picture_size(self) -> tuple[int, int]:
@@ -139,7 +141,7 @@ class Picture:
         paper = self.framing == "paper"
         return "--cameras" if self.cameras else "--framing paper" if paper else None
 
-    def views(self, animation: "Animation") -> list[View]:
+    def views(self, animation: "Animation") -> list[FilmCamera]:
         """The requested camera, or one that sees the whole motion; the paper's orbit has four."""
         from ..formats.camera_files import load_cameras
         from ..views.framing import paper_orbit
@@ -151,7 +153,7 @@ class Picture:
         path = self.camera_path
         return [fitting_view(animation, self.size, path, self.azimuth, self.elevation)]
 
-    def seen_views(self, animation: "Animation", json: Path | None) -> list[View]:
+    def seen_views(self, animation: "Animation", json: Path | None) -> list[FilmCamera]:
         """The views, with a warning if the object is hardly visible in them."""
         views = self.views(animation)
         found = hidden(animation, views)
@@ -184,7 +186,7 @@ class Picture:
         for path in written:
             print(f"{path}  {size_of(path) / 1e3:,.0f} kB{self.loss(animation, path, views[0])}")
 
-    def loss(self, animation: "Animation", path: Path, view: View) -> str:
+    def loss(self, animation: "Animation", path: Path, view: FilmCamera) -> str:
         """The loss of a compressed file as text; empty if the file is not compressed."""
         from ..exports import lost
 
@@ -333,7 +335,7 @@ class Animate(Picture):
         """The flag that fixes the camera, if any."""
         return "--paper" if self.paper and not self.cameras else super().fixed
 
-    def views(self, animation: "Animation") -> list[View]:
+    def views(self, animation: "Animation") -> list[FilmCamera]:
         """The requested views; with ``--paper`` the paper's own by default."""
         if self.paper and self.framing is None:
             return replace(self, framing="paper").views(animation)
@@ -345,22 +347,30 @@ class Animate(Picture):
         self.check_output(self.out)
         from ..pipeline.run import frame_times, most_seconds
 
-        seconds = most_seconds(self.seconds, self.objects(), self.physics(), self.goal)
+        seconds = most_seconds(self.seconds, self.objects(), self.physics, self.goal)
         self.check_size(self.out, len(frame_times(seconds, self.fps, self.slow)), self.shown)
         animation = self.animation()
         self.check_goal(animation)
         report(animation)
         from ..formats.files import scene_name
-        from ..samples import SCENES
+        from ..samples import SCENES, backdrop
 
         source = None if self.scene in SCENES else self.scene  # the json may refer to this file
-        self.write(animation, self.out, scene_name(self.scene), self.backdrop(), source)
+        color = backdrop(self.background or self.scene)
+        self.write(animation, self.out, scene_name(self.scene), color, source)
+
+    @cached_property
+    def source(self) -> "Source":
+        """The scene, read once."""
+        from ..pipeline.source import open_source
+
+        return open_source(self.scene, self.axes, self.level)
 
     def shown(self) -> "Scenes":
         """The scenes that a frame is made of, at most: a copy is no larger than its scene."""
         from ..pipeline.source import open_source
 
-        found = [open_source(self.scene, self.axes, self.level).scene] * self.copies
+        found = [self.source.scene] * self.copies
         if self.background is not None:
             found.append(open_source(self.background, self.background_axes).scene)
         return found
@@ -370,16 +380,15 @@ class Animate(Picture):
         from ..dynamics.surfaces import Box, Plane
         from ..formats.camera_files import load_cameras
         from ..pipeline.run import animate
-        from ..pipeline.source import open_source
 
         cameras = None if self.cameras is None else load_cameras(self.cameras)
         with progress_bar("steps") as advance:
             return animate(
-                open_source(self.scene, self.axes, self.level),
+                self.source,
                 objects=self.objects(),
                 copies=self.copies,
                 place=self.place(),
-                physics=self.physics(),
+                physics=self.physics,
                 seconds=self.seconds,
                 fps=self.fps,
                 slow=self.slow,
@@ -399,13 +408,7 @@ class Animate(Picture):
                 progress=advance,
             )
 
-    def backdrop(self) -> Color:
-        """The default background colour: that of a built-in scene, else white."""
-        from ..samples import SCENES, named_scene
-
-        place = self.background or self.scene
-        return named_scene(place).color if place in SCENES else WHITE
-
+    @cached_property
     def physics(self) -> "Physics":
         """The physics from the flags; a model that cannot be read fails here."""
         from ..pipeline.spec import PAPER, Physics
@@ -444,16 +447,15 @@ class Animate(Picture):
             raise InputError("--best writes the motion nearest to a --goal; name a goal")
         for place in (self.scene, self.background):
             check_scene(place)
-        if self.goal is not None:
-            from ..dynamics.search import Goal
-
-            Goal.parse(self.goal)
+        from ..pipeline.run import check_goal
         from ..pipeline.spec import SceneSpec
 
-        objects, physics = tuple(self.objects()), self.physics()
-        SceneSpec(objects, physics, place=self.place(), loose=self.loose, copies=self.copies)
-        if self.goal is not None and self.copies > 1:
-            raise InputError("--goal is for one object; leave out --copies")
+        spec = SceneSpec(
+            tuple(self.objects()), self.physics, place=self.place(), loose=self.loose,
+            copies=self.copies,
+        )  # fmt: skip
+        if self.goal is not None:
+            check_goal(self.goal, spec)
 
     def check_engine(self) -> None:
         """Refuse flags that the chosen engine ignores."""
@@ -461,7 +463,8 @@ class Animate(Picture):
             self.refuse_beside("contact", ("friction", "hollow"))
         elif not self.paper and self.attenuation != Animate.attenuation:
             raise InputError(
-                "--attenuation belongs to --contact paper; use --friction, or give that contact"
+                "--attenuation applies only with --contact paper; use --friction, or add "
+                "--contact paper"
             )
 
     def check_goal(self, animation: "Animation") -> None:

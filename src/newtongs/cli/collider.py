@@ -16,8 +16,6 @@ if TYPE_CHECKING:
     from ..scene.world_frame import WorldFrame
     from ..segment.floor.finding import FloorPlane
 
-SIDES = 200  # cells along the longest side of a whole scene
-
 
 @app.command(name="collider")
 @dataclass(frozen=True)
@@ -67,13 +65,16 @@ class MakeCollider:
         """Build and write the collider, and report its size."""
         from ..exports.solids import collider_picture, write_collider
         from ..pipeline.source import floor_of, open_source
+        from ..pipeline.surroundings import solid_scene
 
         source = open_source(self.scene, self.axes, self.level)
         floor = floor_of(source, self.up)
-        solid, frame = self.whole(source, floor) if not self.select else self.around(source, floor)
+        solid, frame = (
+            self.around(source, floor) if self.select else solid_scene(source, floor, self.cell)
+        )
         if not len(solid.boxes):
             raise InputError(
-                "nothing solid was found: all Gaussians are faint or very wide; use another scene"
+                "found nothing solid: all Gaussians are faint or very wide; use another scene"
             )
         write_collider(solid, frame, self.out)
         collider_picture(solid, frame, picture)
@@ -93,16 +94,3 @@ class MakeCollider:
         setup = prepare(source, SceneSpec(objects, up=self.up), floor=floor)
         cell = None if self.cell is None else self.cell * setup.frame.scale
         return setup.solid_boxes(cell), setup.frame
-
-    def whole(self, source: "Source", floor: "FloorPlane") -> "tuple[Collider, WorldFrame]":
-        """The collider of the whole scene, in a frame with the scene's unit."""
-        from ..physics.colliders import collider
-        from ..pipeline.source import on_cpu
-        from ..scene.world_frame import WorldFrame
-
-        scene, frame = on_cpu(source.scene), WorldFrame.of_floor(floor.up, floor.height)
-        x = scene.means[scene.opacities > 0.1]
-        x = x if len(x) else scene.means
-        ends = x[:: max(1, len(x) // 100_000)].quantile(x.new_tensor([0.01, 0.99]), dim=0)
-        cell = self.cell or float((ends[1] - ends[0]).max()) / SIDES
-        return collider(scene, frame, size=32 * cell, cell=cell), frame

@@ -98,9 +98,7 @@ class Evaluate:
     def trajectories(self) -> None:
         """Table 1 or 2, in one process or several."""
         from ..base.ranks import ranks
-        from ..base.state import checked_device
 
-        checked_device(self.device)
         with reported_once(), ranks(self.device) as group:
             if self.same32 is None:
                 assert self.data is not None
@@ -125,7 +123,7 @@ class Evaluate:
             "context",
         ):
             if getattr(self, name) != getattr(Evaluate, name):
-                raise InputError(f"--{name.replace('_', '-')} does not go with --videos")
+                raise InputError(f"--{name.replace('_', '-')} cannot be combined with --videos")
         evaluate_videos(folder, json=self.json, per_clip=self.per_motion)
 
     def table2(self, folder: Path, device: "torch.device") -> None:
@@ -140,7 +138,7 @@ class Evaluate:
 
         for name in ("splits", "per_motion", "compare", "batch_size", "seen", "noise", "context"):
             if getattr(self, name) != getattr(Evaluate, name):
-                raise InputError(f"--{name.replace('_', '-')} goes with --data, not with --same32")
+                raise InputError(f"--{name.replace('_', '-')} requires --data")
         model = self.model()
         with progress_bar("samples") as advance:
             runs = run_same32(
@@ -206,7 +204,7 @@ class Evaluate:
         from ..paper.evaluation.evaluate import methods_by_name
 
         if self.l4gm is not None:
-            raise InputError("--l4gm goes with --same32, not with --data")
+            raise InputError("--l4gm requires --same32")
         plain = [name for name in self.methods if name not in SEEN_METHODS]
         methods = methods_by_name(plain) if plain or not self.methods else {}
         methods |= self.seen_methods(device, split)
@@ -219,7 +217,7 @@ class Evaluate:
         wanted = [name for name in self.methods if name in SEEN_METHODS]
         for name in ("seen", "noise", "context"):
             if not wanted and getattr(self, name) != getattr(Evaluate, name):
-                raise InputError(f"--{name} goes with --methods context")
+                raise InputError(f"--{name} requires --methods context")
         if not wanted:
             return {}
         from ..paper.evaluation.seen_predictors import bayes_bound_methods, context_methods

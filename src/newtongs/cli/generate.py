@@ -87,7 +87,9 @@ class Generate:
             "steps", "guidance",
         ):  # fmt: skip
             if getattr(self, name) != getattr(Generate, name):
-                raise InputError(f"--{name.replace('_', '-')} does not go with --model newtongs")
+                raise InputError(
+                    f"--{name.replace('_', '-')} cannot be combined with --model newtongs"
+                )
         from ..paper.evaluation.generation import OwnClips
 
         return OwnClips(self.same32, seed=BASE_SEED)
@@ -95,7 +97,7 @@ class Generate:
     def generator(self) -> "Maker":
         """A text-to-video model with the paper's options, except for those given."""
         if self.same32 is not None:
-            raise InputError("--same32 goes with --model newtongs")
+            raise InputError("--same32 requires --model newtongs")
         width, height = self.size or (None, None)
         changed: dict[str, Any] = {
             "width": width, "height": height, "frames": self.frames, "steps": self.steps,

@@ -221,7 +221,7 @@ def describe_manifest(path: Path) -> None:
 
 def describe_checkpoint(path: Path) -> None:
     """Describe a checkpoint: its size and its metadata."""
-    from ..dynamics.weights import load_tensors
+    from ..base.checkpoints import load_tensors
 
     tensors, about = load_tensors(path)
     print(f"{sum(x.numel() for x in tensors.values()):,} numbers in {len(tensors)} tensors")

@@ -72,7 +72,7 @@ def report(animation: "Animation") -> None:
         print(f"  {ending(animation, one.id)}")
     copies = sum(one.copy_of is not None for one in about.objects)
     if copies:
-        print(f"copies: {copies} more objects, above")
+        print(f"copies: {copies} added above the original")
     if any(one.loose for one in about.objects):
         loose = sum(one.loose for one in about.objects)
         print(f"loose: {loose} more objects, asleep until hit")
@@ -83,7 +83,7 @@ def report(animation: "Animation") -> None:
         f"{gravity}"
     )
     if about.floor_doubt:
-        print(f"doubt: {about.floor_doubt}; newtongs inspect draws both")
+        print(f"uncertain: {about.floor_doubt}; run newtongs inspect to see the alternatives")
     if about.solid_boxes:
         print(f"the scene is solid: {about.solid_boxes:,} boxes")
     for one, miss in zip(pushed, about.goal_missed_by, strict=False):

@@ -34,10 +34,8 @@ class Train(TrainConfig):
 
     def run(self) -> None:
         """Train and print where the weights are."""
-        from ..base.state import checked_device
         from ..paper.training import train
 
-        checked_device(self.device)
         names = [f.name for f in fields(TrainConfig)]
         config = TrainConfig(**{name: getattr(self, name) for name in names})
         with reported_once(), training_bar() as advance:

@@ -9,7 +9,7 @@ if TYPE_CHECKING:
     from ..scene.cameras import Camera
     from ..views.viewpoints import Viewpoint
 
-View: TypeAlias = "Camera | list[Camera]"  # one for the whole film, or one per frame
+FilmCamera: TypeAlias = "Camera | list[Camera]"  # one for the whole film, or one per frame
 CameraPath: TypeAlias = Literal["still", "orbit", "follow"]
 LEAST_FRAMES = 1 / 3  # fraction of the frames in which an object must be visible
 
@@ -20,7 +20,7 @@ def fitting_view(
     path: CameraPath,
     azimuth: float | None,
     elevation: float | None,
-) -> View:
+) -> FilmCamera:
     """Cameras that see the motion; if no angle is given, picks an unobstructed direction."""
     from ..views.framing import default_camera, follow_path, orbit_path
     from ..views.viewpoints import Viewpoint, clear_viewpoint
@@ -33,7 +33,9 @@ def fitting_view(
         given = {"azimuth": azimuth, "elevation": elevation}
         view = Viewpoint(**{k: x for k, x in given.items() if x is not None})
     make: Any = {"still": default_camera, "orbit": orbit_path, "follow": follow_path}[path]
-    made: View = make(animation, size, azimuth=view.azimuth, elevation=view.elevation, fov=view.fov)
+    made: FilmCamera = make(
+        animation, size, azimuth=view.azimuth, elevation=view.elevation, fov=view.fov
+    )
     return made
 
 
@@ -45,7 +47,7 @@ def angles(view: "Viewpoint") -> str:
     return f"--azimuth {view.azimuth:g}" + (above if view.elevation != usual.elevation else "")
 
 
-def hidden(animation: "Animation", views: Sequence[View]) -> list[tuple[int, float]]:
+def hidden(animation: "Animation", views: Sequence[FilmCamera]) -> list[tuple[int, float]]:
     """Views that show the object in too few frames, each with its fraction of frames."""
     from ..views.viewpoints import frames_seen
 

@@ -126,7 +126,7 @@ PAPER_GOAL = Goal("displace", (0.72, 0.0, 0.0))
 
 
 @dataclass(frozen=True, eq=False)
-class Found:
+class SearchResult:
     """The best candidates, best first."""
 
     states: StateTensor
@@ -167,7 +167,7 @@ def search(
     play: Play | None = None,
     predict: Predict | None = None,
     progress: Progress | None = None,
-) -> Found:
+) -> SearchResult:
     """Find the initial states that come closest to a goal.
 
     Args:
@@ -206,7 +206,7 @@ def search(
         paths, radius = play(z0)
         scores, misses = goal.score(paths, radius), goal.miss(paths)
     best = scores.argsort(stable=True)[:top]
-    return Found(z0[best], scores[best], misses[best])
+    return SearchResult(z0[best], scores[best], misses[best])
 
 
 def _scored(

@@ -1,10 +1,8 @@
-"""Model weights on disk: one safetensors file with its own description as JSON."""
+"""The weights of a Gaussian-NND on disk, and models without some of their parts."""
 
-import json
 from collections.abc import Mapping
 from dataclasses import asdict, fields, replace
 from fractions import Fraction
-from importlib import resources
 from pathlib import Path
 from typing import Any
 
@@ -12,44 +10,14 @@ import torch
 from torch import Tensor
 
 from .. import __version__
+from ..base.checkpoints import load_tensors, save_tensors, shipped
 from ..base.errors import InputError, unknown_name
-from ..base.files import parsed_json, write_atomically
 from .config import NNDConfig
 from .gaussian_nnd import GaussianNND
 
 BRANCHES = {"continuous": "f_theta", "contact": "h_phi"}
 SWITCHES: dict[str, dict[str, Any]] = {"event": {"contact": False}, "euler": {"solver": "euler"}}
 MAX_DT = "max_dt="
-_DESCRIPTION = "newtongs"
-
-
-def save_tensors(path: Path, tensors: Mapping[str, Tensor], description: Mapping[str, Any]) -> None:
-    """Write tensors and a JSON description atomically, flushed to disk."""
-    from safetensors.torch import save
-
-    plain = {k: x.detach().cpu().contiguous() for k, x in tensors.items()}
-    content = save(plain, metadata={_DESCRIPTION: json.dumps(description)})
-    write_atomically(path, lambda f: f.write(content), sync=True)
-
-
-def load_tensors(path: Path | str) -> tuple[dict[str, Tensor], dict[str, Any]]:
-    """Tensors and description of a file written by :func:`save_tensors`."""
-    from safetensors import SafetensorError, safe_open
-
-    path = Path(path)
-    if not path.is_file():
-        raise InputError(f"no checkpoint {path}; give a .safetensors file made by newtongs train")
-    try:
-        with safe_open(path, framework="pt") as f:
-            tensors = {k: f.get_tensor(k) for k in f.keys()}  # noqa: SIM118  (not a mapping)
-            description = parsed_json(path, (f.metadata() or {})[_DESCRIPTION])
-        if not isinstance(description, dict):
-            raise InputError(f"{path}: its description is no JSON object")
-    except (SafetensorError, KeyError, ValueError, OSError) as error:
-        raise InputError(
-            f"{path} is not a newtongs checkpoint (damaged, cut short, or another program's file)"
-        ) from error
-    return tensors, description
 
 
 def save_model(path: Path, model: GaussianNND, info: Mapping[str, Any]) -> None:
@@ -87,17 +55,12 @@ def _require_fitting(path: Path | str, config: NNDConfig, weights: Mapping[str, 
         )
     for name, x in weights.items():
         if not x.is_floating_point() or not torch.isfinite(x).all():
-            raise InputError(f"{path}: the weights {name} are no finite floating-point numbers")
+            raise InputError(f"{path}: the weights {name} contain non-finite values")
 
 
 def load_pretrained(seed: int = 7301) -> GaussianNND:
     """The model trained on State-32 at the paper's size with the given seed."""
-    folder = Path(str(resources.files("newtongs").joinpath("checkpoints")))
-    path = folder / f"state32_seed{seed}.safetensors"
-    if not path.is_file():
-        shipped = sorted(p.stem.removeprefix("state32_seed") for p in folder.glob("state32_seed*"))
-        raise InputError(f"no pretrained model with seed {seed}; seeds: {', '.join(shipped)}")
-    return load_model(path)
+    return load_model(shipped("state32", seed))
 
 
 def remove_branches(model: GaussianNND, *branches: str) -> GaussianNND:

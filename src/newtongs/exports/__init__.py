@@ -154,7 +154,7 @@ def parse_formats(formats: str | Iterable[str]) -> list[str]:
         if name not in FORMATS:
             raise unknown_name("format", name, FORMATS)
     if not names:
-        raise InputError(f"no format named; there are {', '.join(FORMATS)}")
+        raise InputError(f"no format given; known: {', '.join(FORMATS)}")
     return list(dict.fromkeys(names))
 
 

@@ -5,7 +5,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from ..base.errors import InputError
+from ..base.errors import InputError, argument
 from ..base.files import MANY_BYTES, free_bytes, no_room
 from ..base.process import available_memory
 from ..scene.gaussians import GaussianScene
@@ -50,7 +50,7 @@ class Estimate:
         """Bytes of all .ply files, one per frame."""
         return 4 * (GAUSSIAN_VALUES + 3 * self.colors) * self.gaussians * self.frames
 
-    def told(self) -> Iterable[str]:
+    def announcements(self) -> Iterable[str]:
         """Lines that announce large files."""
         if self.sequence > LARGE_SEQUENCE:
             yield f"one .ply per frame: {self.sequence / 1e9:,.1f} GB in {self.frames:,} files"
@@ -73,8 +73,8 @@ class Estimate:
                 f"one .ply per frame takes {self.sequence / 1e9:,.1f} GB: {self.frames:,} frames "
                 f"of {self.gaussians:,} Gaussians; "
                 f"{free_bytes(out) / 1e9:,.1f} GB are free in {out}; "
-                "write fewer frames or another format, reduce colour with --sh-degree 0, or "
-                "confirm with --yes"
+                "write fewer frames or another format, reduce colour with "
+                f"{argument('sh_degree', '0')}, or confirm with {argument('yes')}"
             )
 
 

@@ -20,7 +20,7 @@ from ..scene.animation import Animation
 from ..views.viewpoints import clear_camera
 from .html import html_page, write_html
 
-LARGEST = 10_000_000  # largest page in bytes that is embedded in a notebook
+LARGEST_PAGE = 10_000_000  # largest page in bytes that is embedded in a notebook
 MOST_GAUSSIANS = 600_000  # most Gaussians for which a page is tried
 PICTURE_SIZE = 640, 400  # pixels
 PICTURES, COLUMNS, SMALL = 4, 4, (240, 180)
@@ -32,7 +32,7 @@ def notebook_html(animation: Animation) -> str:
     if len(animation.scene) <= MOST_GAUSSIANS:
         camera = clear_camera(animation, PICTURE_SIZE)
         page = html_page(animation, camera=camera, compress=True, sh_degree=1)
-        if len(page) <= LARGEST:
+        if len(page) <= LARGEST_PAGE:
             return _frame(page)
         return _poster(animation, f"{len(page) / 1e6:.0f} MB")
     return _poster(animation, f"{len(animation.scene):,} Gaussians")

@@ -15,6 +15,7 @@ import hashlib
 import io
 import math
 import os
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, cast, get_args
 
@@ -49,7 +50,11 @@ Arrays = dict[str, npt.NDArray[Any]]
 
 
 def save_animation(
-    animation: Animation, path: Path | str, *, source: Path | str | None = None
+    animation: Animation,
+    path: Path | str,
+    *,
+    source: Path | str | None = None,
+    beside: Mapping[str, Any] | None = None,
 ) -> None:
     """Write ``path`` (``.json``), the ``.npz`` and, if necessary, ``_scene.ply`` beside it.
 
@@ -58,6 +63,7 @@ def save_animation(
         path: the ``.json`` file.
         source: file the scene was read from, referred to if it reproduces the scene bit for bit
             (except object ids); otherwise the scene is written as ``.ply``.
+        beside: further keys for the ``.json``, which :func:`load_animation` ignores.
     """
     path = _json_path(path)
     if animation.scene.means.dtype != torch.float32:
@@ -68,7 +74,8 @@ def save_animation(
     np.savez_compressed(packed, **arrays)  # type: ignore[arg-type]  # its stub is wrong about the keys
     numbers = path.with_suffix(".npz")
     write_atomically(numbers, lambda f: f.write(packed.getbuffer()))
-    text = to_json(_tree(animation, scene, _entry(numbers, path)), indent=1)
+    tree = _tree(animation, scene, _entry(numbers, path)) | dict(beside or {})
+    text = to_json(tree, indent=1)
     write_atomically(
         path, lambda f: f.write(text.encode() + b"\n")
     )  # last: it has the digests of the rest

@@ -73,14 +73,11 @@ def write_collider(solid: Collider, world: WorldFrame, path: Path | str) -> None
     write_atomically(Path(path), lambda f: f.writelines(pieces))
 
 
-def collider_picture(
-    solid: Collider, world: WorldFrame, path: Path | str, size: tuple[int, int] = (800, 600)
-) -> None:
+def collider_picture(solid: Collider, world: WorldFrame, path: Path | str) -> None:
     """Draw the boxes as a .png: faces along x red, up green, along z blue."""
-    width, height = size
     shown = as_gaussians(solid, world)
     ends = shown.means.double().quantile(torch.tensor([0.01, 0.99]).double(), dim=0)
-    camera = fit_camera(ends, world.up, width=width, height=height, azimuth=25, elevation=25)
+    camera = fit_camera(ends, world.up, width=800, height=600, azimuth=25, elevation=25)
     write_png(Path(path), render(shown, camera).color)
 
 

@@ -15,8 +15,7 @@ from torch import Tensor
 from ..base.errors import InputError
 from ..base.process import one_thread
 from ..pipeline.pick import overlap
-from ..pipeline.prepare import Setup
-from ..pipeline.prepare import prepare as prepare_scene
+from ..pipeline.prepare import Setup, prepare
 from ..pipeline.source import Source, floor_of, on_cpu, open_source
 from ..pipeline.spec import PAPER, ObjectSpec, Physics, SceneSpec
 from ..scene.gaussians import BACKGROUND, GaussianScene
@@ -59,14 +58,14 @@ class Prepared:
 
 
 @one_thread()
-def prepare(spec: Spec, source: SceneSource) -> Prepared:
+def prepare_casts(spec: Spec, source: SceneSource) -> Prepared:
     """Read a scene and prepare its casts."""
     opened = open_source(source.source)
     opened = opened._replace(scene=on_cpu(opened.scene))
     if not spec.gloss:
         opened = opened._replace(scene=without_gloss(opened.scene))
     floor = floor_of(opened)
-    masks, left_out = candidates(spec, opened, floor)
+    masks, left_out = movable_objects(spec, opened, floor)
     casts = _casts(spec, opened, floor, masks, source.id, left_out)
     notes = {"left_out": source.without_folder("; ".join(left_out))} if left_out else {}
     return Prepared(source, casts, source.provenance() | notes)
@@ -77,7 +76,7 @@ def without_gloss(scene: GaussianScene) -> GaussianScene:
     return scene.replace(sh=scene.sh[:, :1].contiguous())
 
 
-def candidates(
+def movable_objects(
     spec: Spec, source: Source, floor: FloorPlane
 ) -> tuple[dict[str, Tensor], list[str]]:
     """Find the objects that may move: a mask ``(N,)`` per selector, and why others are left out.
@@ -194,7 +193,7 @@ def make_cast(
         tuple(changed(RESTING, select=name) for name in pushed), physics, spec.seconds,
         loose=tuple(nearest), complete=not physics.literal,
     )  # fmt: skip
-    return Cast(prepare_scene(source, asked, floor=floor), (*pushed, *nearest))
+    return Cast(prepare(source, asked, floor=floor), (*pushed, *nearest))
 
 
 def by_distance(

@@ -13,7 +13,8 @@ from functools import lru_cache, partial
 from pathlib import Path
 from typing import Any
 
-from ..base.errors import InputError
+from ..base.errors import InputError, argument
+from ..base.extras import optional
 from ..base.files import first_line
 from ..base.types import Progress
 from . import shared
@@ -37,26 +38,23 @@ def ray_module(address: str = "") -> Any:
     """
     if address.startswith(LOOPBACK):
         os.environ.setdefault("RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER", "0")
-    try:
-        import ray
-    except ImportError as error:
-        raise InputError(
-            "a cluster needs ray; install it with: pip install 'newtongs[cluster]'"
-        ) from error
-    return ray
+    return optional("ray", "a cluster needs ray", "cluster")
 
 
 def check_address(address: str) -> None:
     """Check at once whether anyone listens; Ray itself would try for a minute."""
     host, _, port = address.rpartition(":")
     if not host or not port.isdigit():
-        raise InputError(f"--ray: expected HOST:PORT of a Ray cluster's head, got {address!r}")
+        raise InputError(
+            f"{argument('ray')}: expected HOST:PORT of a Ray cluster's head, got {address!r}"
+        )
     try:
         socket.create_connection((host, int(port)), TIMEOUT).close()
     except OSError as error:
         reason = error.strerror or str(error)
         raise InputError(
-            f"--ray: no cluster answers at {address}: {reason}; start one with: ray start --head"
+            f"{argument('ray')}: no cluster answers at {address}: {reason}; start one with: ray "
+            "start --head"
         ) from error
 
 
@@ -141,7 +139,8 @@ class Cluster:
                 )
         except Exception as error:  # Ray raises a dozen types
             raise InputError(
-                f"--ray: the cluster at {address} cannot be joined: {first_line(error)}; "
+                f"{argument('ray')}: the cluster at {address} cannot be joined: "
+                f"{first_line(error)}; "
                 "expected the head of a Ray cluster there"
             ) from error
         self.stored: dict[str, Any] = {}
@@ -152,9 +151,9 @@ class Cluster:
         """Refuse a cluster on which no node can run the tasks, which would wait for ever."""
         if not any(node["Alive"] and self._fits(node["Resources"]) for node in self.ray.nodes()):
             raise InputError(
-                f'--ray: renderer = "{self.spec.renderer}" needs a node with a GPU, the cluster at '
-                f"{address} has none; add one with: ray start --address={address} --num-gpus=1, "
-                'or use renderer = "ewa"'
+                f'{argument("ray")}: renderer = "{self.spec.renderer}" needs a node with a GPU, '
+                f"the cluster at {address} has none; add one with: ray start --address={address} "
+                '--num-gpus=1, or use renderer = "ewa"'
             )
 
     def _fits(self, node: dict[str, float]) -> bool:
@@ -219,10 +218,10 @@ class Cluster:
             cause = error.cause if isinstance(error.cause, InputError) else None
             if cause is None:
                 raise
-            raise InputError(str(cause)) from error
+            raise InputError(*cause.args) from error
         except self.ray.exceptions.RayError as error:
             raise InputError(
-                f"--ray: a task was lost {RETRIES} times: {first_line(error)}; "
+                f"{argument('ray')}: a task was lost {RETRIES} times: {first_line(error)}; "
                 "run the same command again"
             ) from error
 

@@ -26,7 +26,7 @@ SAME_PLACE = 1.0  # pixels: and what the next frame shows there must have come f
 SAME_SHARE = 0.1  # of a pixel's light: where the share changes by more, the point is partly covered
 PIXEL_STEP = 1 / 64  # flow is rounded to this: a tenth of what matters, and half the bytes
 METRE_STEP = 2.0**-13  # scene flow likewise: an eighth of a millimetre
-LARGEST = 60_000  # in half precision; a point that enters the camera's plane has unbounded flow
+LARGEST_LABEL = 60_000  # of half precision; the flow of points in the camera's plane is unbounded
 HALF = np.float16
 
 
@@ -172,7 +172,7 @@ def _rounded(x: float, step: float) -> float:
     """To a multiple of ``step``, within the range of half precision."""
     if x != x:
         return 0.0
-    return min(max(step * np.rint(x / step), -LARGEST), LARGEST)
+    return min(max(step * np.rint(x / step), -LARGEST_LABEL), LARGEST_LABEL)
 
 
 @compiled()
@@ -339,7 +339,7 @@ def label_view(
         inside = (labels.slot >= 0) & (labels.slot < motion.objects)
         out.ids[t] = np.where(inside, labels.slot + 1, 0)
         out.share[t] = np.rint(255 * labels.share)
-        out.depth[t] = np.minimum(animation.world.scale * labels.depth, LARGEST)
+        out.depth[t] = np.minimum(animation.world.scale * labels.depth, LARGEST_LABEL)
         if before is not None:
             maps = point_maps(motion, views[t - 1], views[t], animation.world, t - 1)
             lenses = lens_of(views[t - 1]), lens_of(views[t])

@@ -12,12 +12,12 @@ from functools import lru_cache, partial
 from pathlib import Path
 from typing import Any
 
-from ..base.errors import InputError
+from ..base.errors import InputError, argument
 from ..base.files import first_line
 from ..base.locks import scratch
 from ..base.types import Progress
 from . import shared
-from .casts import Prepared, prepare
+from .casts import Prepared, prepare_casts
 from .renderers import try_out
 from .scenes import SceneSource
 from .shards import Shard, make_shard
@@ -58,7 +58,7 @@ def _count() -> None:
 def prepared_or_why(spec: Spec, source: SceneSource) -> Prepared | str:
     """A prepared scene, or one line that says why it cannot be used."""
     try:
-        return prepare(spec, source)
+        return prepare_casts(spec, source)
     except (InputError, OSError, ValueError) as error:
         return source.without_folder(first_line(error))
 
@@ -139,7 +139,7 @@ class Pool:
                 except BrokenProcessPool as error:
                     raise InputError(
                         "a worker process was killed, perhaps for lack of memory; run the same "
-                        "command again, with fewer --workers"
+                        f"command again, with fewer {argument('workers')}"
                     ) from error
             if report is not None:
                 report()

@@ -14,7 +14,7 @@ from typing import Any, TypeAlias
 
 import torch
 
-from ..base.errors import InputError
+from ..base.errors import InputError, argument
 from ..base.files import first_line
 from ..base.locks import alone
 from ..render import ewa, render, render_frames, steady
@@ -76,7 +76,7 @@ def require_here(renderer: Renderer) -> None:
     if not torch.cuda.is_available():
         raise InputError(
             f'renderer = "{renderer}": expected a machine with a CUDA device, found none; use '
-            'renderer = "ewa", or --ray with a cluster that has GPUs'
+            f'renderer = "ewa", or {argument("ray")} with a cluster that has GPUs'
         )
     try:
         backend_for(renderer, torch.device("cuda"))

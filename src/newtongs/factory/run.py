@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from ..base.errors import InputError
+from ..base.errors import InputError, argument
 from ..base.files import free_bytes, silent, write_atomically
 from ..base.types import Progress
 from .encode import text
@@ -54,7 +54,7 @@ def produce(
     arrow()
     begun, scenes = time.perf_counter(), find_scenes(spec, folder)
     check_motions(spec)
-    check_folder(out, spec)
+    check_same_spec(out, spec)
     shards = shards_of(spec, scenes)
     missing = [s for s in shards if not is_done(out, s, spec.digest)]
     check_space(out, spec, sum(s.films for s in missing))
@@ -119,7 +119,7 @@ def check_motions(spec: Spec) -> None:
         motions.get(name)
 
 
-def check_folder(out: Path, spec: Spec) -> None:
+def check_same_spec(out: Path, spec: Spec) -> None:
     """Check that the folder holds no other data set."""
     try:
         found = json.loads((out / "spec.json").read_bytes())
@@ -130,7 +130,7 @@ def check_folder(out: Path, spec: Spec) -> None:
     if found.get("digest") != spec.digest:
         raise InputError(
             f"{out} holds a data set of another spec or version ({found.get('digest')}, this is "
-            f"{spec.digest}); choose another folder with --out"
+            f"{spec.digest}); choose another folder with {argument('out')}"
         )
 
 
@@ -141,7 +141,7 @@ def check_space(out: Path, spec: Spec, films: int) -> None:
     if films and free < needed:
         raise InputError(
             f"not enough space in {out}: about {needed / 1e9:.1f} GB for {films} films, "
-            f"{free / 1e9:.1f} GB free; choose another folder, or a smaller --count"
+            f"{free / 1e9:.1f} GB free; choose another folder, or a smaller {argument('count')}"
         )
 
 

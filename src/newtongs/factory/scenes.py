@@ -7,10 +7,8 @@ from pathlib import Path
 
 from ..base.errors import InputError, unknown_name
 from ..formats.files import READABLE
-from ..samples import SCENES, named_scene
+from ..samples import SCENES, backdrop
 from .spec import Spec
-
-WHITE = (1.0, 1.0, 1.0)
 
 
 @dataclass(frozen=True)
@@ -31,7 +29,7 @@ class SceneSource:
     @property
     def color(self) -> tuple[float, float, float]:
         """Background colour."""
-        return named_scene(self.source).color if self.ours else WHITE
+        return backdrop(self.source)
 
     def without_folder(self, line: str) -> str:
         """A line with the file's name in place of its path, which differs between machines."""

@@ -5,12 +5,14 @@ import json
 import tarfile
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from importlib import import_module
 from pathlib import Path
 from typing import Any, BinaryIO
 
 import numpy as np
 
-from ..base.errors import InputError
+from ..base.errors import InputError, argument
+from ..base.extras import optional
 from ..base.files import write_atomically
 from ..base.process import one_thread, peak_memory
 from ..render.video import write_png
@@ -60,7 +62,8 @@ def is_done(out: Path, shard: Shard, digest: str) -> bool:
         return False
     if part.get("digest") != digest:
         raise InputError(
-            f"{out / shard.name}.tar was made by another spec; choose another folder with --out"
+            f"{out / shard.name}.tar was made by another spec; choose another folder with "
+            f"{argument('out')}"
         )
     return part.get("films") == shard.films
 
@@ -82,7 +85,8 @@ def make_shard(
     """Make and write all films of a shard; returns its log. ``count`` is called after each film."""
     if not (out / "spec.json").is_file():
         raise InputError(
-            f"this node does not see {out}; --out must be on storage that all nodes share"
+            f"this node does not see {out}; {argument('out')} must be on storage that all nodes "
+            "share"
         )
     ours = [scene for scene in scenes if scene.split == shard.split]
     samples: list[Sample] = []
@@ -147,14 +151,8 @@ COLUMNS = {
 
 def arrow() -> Any:
     """pyarrow, or what to install."""
-    try:
-        import pyarrow
-        import pyarrow.parquet
-    except ImportError as error:
-        raise InputError(
-            "the index needs pyarrow; install it with: pip install 'newtongs[factory]'"
-        ) from error
-    return pyarrow
+    optional("pyarrow.parquet", "the index needs pyarrow", "factory")
+    return import_module("pyarrow")
 
 
 def all_rows(out: Path, shards: Sequence[Shard]) -> list[dict[str, Any]]:

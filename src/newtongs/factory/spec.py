@@ -1,7 +1,10 @@
 """Spec files: which films a data set holds.
 
 A spec is TOML. Its tables are the dataclasses here, its keys their fields; what is left out takes
-its default. Whatever varies from film to film is a distribution, see :class:`Numbers`.
+its default. They are read here and not by msgspec, which ignores a misspelt key of a dataclass and
+names neither the value it was given nor the words it knows.
+
+Whatever varies from film to film is a distribution, see :class:`Numbers`.
 """
 
 import hashlib
@@ -243,7 +246,7 @@ class Spec:
     least_seen: float = 0.34
     """Fraction of the frames in which the pushed objects must be visible, in every view."""
     most_veiled: float = 0.05
-    """Fraction of a picture that may be covered by what the camera is inside of, in every frame."""
+    """Largest fraction of any frame that Gaussians around the camera may cover."""
     objects: Objects = field(default_factory=Objects)
     """Table [objects]."""
     pushes: Pushes = field(default_factory=Pushes)

@@ -11,7 +11,7 @@ y points up and the floor is at zero. A dump of moving Gaussians (``.npy``, ``.p
 ``.safetensors``, or an ``.npz`` without states) is lifted as in the paper.
 """
 
-import json
+import math
 import warnings
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -19,13 +19,14 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 import torch
 from torch import Tensor
 
 from .. import __version__
 from ..base import rotations
 from ..base.errors import InputError
-from ..base.files import existing_file, foreign
+from ..base.files import afford, array_headers, existing_file, foreign, is_numbers, read_json
 from ..base.state import DEFAULT_MATERIAL, DIM, LAYOUT, State, as_states, make
 from ..base.types import StateTensor, Times
 from ..formats.dumps import open_dump
@@ -65,14 +66,23 @@ def read_track(path: Path) -> Observed:
     existing_file(path, "a track: .json, .npz, or a dump of Gaussians")
     ending = path.suffix.lower()
     if ending == ".json":
-        with foreign(path, "JSON"):
-            content = json.loads(path.read_bytes())
-        return _fields(path, content)
+        return _fields(path, read_json(path))
     if ending == ".npz":
-        with foreign(path, "npz"), np.load(path, allow_pickle=False) as file:
-            if {"states", "p"} & set(file.files):
-                return _fields(path, {name: file[name] for name in file.files})
+        with foreign(path, "npz"):
+            fields = _read_arrays(path)
+        if {"states", "p"} & fields.keys():
+            return _fields(path, fields)
     return _lifted(path)
+
+
+def _read_arrays(path: Path) -> dict[str, npt.NDArray[Any]]:
+    """The arrays of an ``.npz`` that belong to a track, after a check of their headers."""
+    known = {*LAYOUT, "states", "times", "fps"}
+    found = {k: h for k, h in array_headers(path).items() if k in known and is_numbers(h)}
+    count = sum(math.prod(shape) for shape, _ in found.values())
+    afford(path, 8 * count, path.stat().st_size, f"{count:,} numbers")
+    with np.load(path, allow_pickle=False) as file:
+        return {name: file[name] for name in found}
 
 
 def _fields(path: Path, content: object) -> Observed:
@@ -166,7 +176,7 @@ def continue_track(
     misfit, states = continued(model, seen, observed.times, times)
     if misfit > UNEXPLAINED * float(State(seen[0]).s.mean()):
         warnings.warn(
-            "the model does not understand this motion: it misses the observed positions by "
+            "the model cannot explain this motion: it misses the observed positions by "
             f"{misfit:.2g} units on average; see docs/context.md", stacklevel=2
         )  # fmt: skip
     scene = observed.scene if observed.scene is not None else stand_in(seen[0])

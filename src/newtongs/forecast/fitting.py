@@ -159,8 +159,8 @@ def _bounded(states: StateTensor) -> StateTensor:
     wrong = torch.nonzero(~torch.isfinite(states).flatten(0, -2).all(0))
     if len(wrong):
         raise InputError(
-            f"the prediction's {CHANNELS[int(wrong[0])]} is not finite; the model knows only "
-            "objects of everyday sizes and speeds"
+            f"the prediction's {CHANNELS[int(wrong[0])]} is not finite; the model was trained "
+            "only on objects of everyday sizes and speeds"
         )
     return states
 

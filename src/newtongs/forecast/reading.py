@@ -10,7 +10,7 @@ from .config import RATE, SEEN
 
 FIELDS = ("p", "v", "w", "s", "u", "m", "e", "mu")  # q only rotates the result, see model.py
 # Scale of differences to the first state: asinh is linear below it and logarithmic above.
-SMALL = {"p": 0.01, "v": 0.02, "w": 0.05, "s": 0.005, "u": 0.02, "m": 0.01, "e": 0.003, "mu": 0.003}
+KNEE = {"p": 0.01, "v": 0.02, "w": 0.05, "s": 0.005, "u": 0.02, "m": 0.01, "e": 0.003, "mu": 0.003}
 BELOW = 0.2  # the logarithms' scale
 WAVES = (3.0, 9.0)  # rad per unit of length, of the sinusoidal position features
 CHANNELS = 18
@@ -81,7 +81,7 @@ def differences(observed: StateTensor) -> Tensor:
     t = (torch.arange(1, observed.shape[1], device=observed.device) / RATE).unsqueeze(-1)
     parts = {name: getattr(x, name) - getattr(first, name) for name in FIELDS}
     parts["p"] = parts["p"] - t * first.v
-    return BELOW * torch.cat([torch.asinh(parts[name] / SMALL[name]) for name in FIELDS], -1)
+    return BELOW * torch.cat([torch.asinh(parts[name] / KNEE[name]) for name in FIELDS], -1)
 
 
 # --- noise on observed states, as from a tracker; for training and evaluation ---------------------

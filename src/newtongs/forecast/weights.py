@@ -3,7 +3,6 @@
 from collections.abc import Mapping
 from dataclasses import asdict, fields
 from functools import cache
-from importlib import resources
 from pathlib import Path
 from typing import Any
 
@@ -11,8 +10,8 @@ import torch
 from torch import Tensor
 
 from .. import __version__
+from ..base.checkpoints import load_tensors, save_tensors, shipped
 from ..base.errors import InputError
-from ..dynamics.weights import load_tensors, save_tensors
 from .config import ContextConfig
 from .model import ContextNND
 
@@ -68,16 +67,11 @@ def _fitting_config(
     for name, x in tensors.items():
         broken = torch.isnan(x) if name in RANGE else ~torch.isfinite(x)
         if not x.is_floating_point() or broken.any():
-            raise InputError(f"{path}: the weights {name} are not finite floating-point numbers")
+            raise InputError(f"{path}: the weights {name} contain non-finite values")
     return config
 
 
 @cache
 def load_pretrained_context(seed: int = 7301) -> ContextNND:
     """The shipped model."""
-    folder = Path(str(resources.files("newtongs").joinpath("checkpoints")))
-    path = folder / f"context_seed{seed}.safetensors"
-    if not path.is_file():
-        shipped = sorted(p.stem.removeprefix("context_seed") for p in folder.glob("context_seed*"))
-        raise InputError(f"no ContextNND with seed {seed} is shipped; seeds: {', '.join(shipped)}")
-    return load_context(path)
+    return load_context(shipped("context", seed))

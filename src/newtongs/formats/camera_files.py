@@ -187,7 +187,7 @@ def _from_colmap(folder: Path) -> list[Camera]:
         rotation = rotations.to_matrix(torch.from_numpy(pose[:4] / norm)).numpy()
         found.append((words[9], _camera(lenses[words[8]], _rigid(rotation, pose[4:]))))
     if not found:
-        raise InputError(f"{folder / 'images.txt'} names no image")
+        raise InputError(f"{folder / 'images.txt'} contains no image")
     return [camera for _, camera in sorted(found, key=lambda pair: pair[0])]
 
 

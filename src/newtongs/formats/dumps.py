@@ -94,7 +94,9 @@ def _checked(path: Path, found: Sequence[Piece]) -> tuple[Piece, ...]:
     size = path.stat().st_size
     frames = sum(math.prod(piece.shape[:-2]) for piece in pieces)
     if frames > size:  # empty frames take no bytes, but time
-        raise InputError(f"{path} promises {frames:,} frames in {size:,} bytes; it is damaged")
+        raise InputError(
+            f"{path} declares {frames:,} frames but has only {size:,} bytes; it is damaged"
+        )
     for piece in pieces:
         n = piece.shape[-2]
         afford(path, 8 * CHANNELS * n, size, f"{n:,} Gaussians a frame")

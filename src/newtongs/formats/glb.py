@@ -199,7 +199,7 @@ def open_glb(path: Path) -> Glb:
 def _tree(path: Path, chunk: memoryview | None) -> dict[str, Any]:
     tree = None if chunk is None else parsed_json(path, bytes(chunk[: JSON_BYTES + 1]))
     if not isinstance(tree, dict):
-        raise InputError(f"{path}: its JSON is no object; it is damaged")
+        raise InputError(f"{path}: its JSON is not an object; it is damaged")
     return tree
 
 
@@ -360,7 +360,7 @@ EXTENSION = {
 }
 UNSIGNED_BYTE, SHORT, FLOAT, ARRAY_BUFFER, POINTS = 5121, 5122, 5126, 34962, 0
 TYPES = {1: "SCALAR", 3: "VEC3", 4: "VEC4"}
-LARGEST = 2**32 - 1  # bytes: lengths in the header have 32 bits
+LARGEST_LENGTH = 2**32 - 1  # bytes: lengths in the header have 32 bits
 UPRIGHT = [1.0, 0.0, 0.0, 0.0]  # half a turn about x: y is down in captures and up in glTF
 
 PLACE = 0.1  # rounding of a mean, in sizes of a Gaussian at the 10th percentile
@@ -538,7 +538,7 @@ def packed(
     text = json.dumps(tree, allow_nan=False, ensure_ascii=False).encode()
     text += b" " * (-len(text) % 4)
     total = 12 + 8 + len(text) + 8 + size
-    if total > LARGEST:
+    if total > LARGEST_LENGTH:
         raise InputError(f"a .glb has at most 4 GiB, this one needs {total / 2**30:.1f}")
     return [
         MAGIC + struct.pack("<II", VERSION, total),

@@ -103,7 +103,7 @@ def _header(path: Path, data: memoryview) -> _Header:
     if header.level >= len(VALUES):
         raise InputError(f"{path}: expected compression level 0 to 2, got {header.level}")
     if HEADER_BYTES + header.most_sections * SECTION_BYTES > len(data):
-        raise InputError(f"{path} promises {header.most_sections:,} sections; it is cut off")
+        raise InputError(f"{path} declares {header.most_sections:,} sections; it is cut off")
     return header
 
 
@@ -118,7 +118,7 @@ def _sections(path: Path, header: _Header, data: memoryview) -> Iterator[tuple[_
         size += section.buckets * section.bucket_bytes + 4 * section.partial
         if section.gaussians > section.room or at + size > len(data):
             raise InputError(
-                f"{path}: section {i} promises {section.gaussians:,} Gaussians; it is cut off"
+                f"{path}: section {i} declares {section.gaussians:,} Gaussians; it is cut off"
             )
         yield section, at
         at += size

@@ -56,7 +56,7 @@ def _count(files: dict[int, list[tuple[int, int]]]) -> int:
 def _meta(path: Path) -> dict[str, Any]:
     meta = read_json(path)
     if not isinstance(meta, dict) or not isinstance(meta.get("filenames"), list):
-        raise InputError(f"{path} is no streamed SOG: no JSON with 'filenames'; it is damaged")
+        raise InputError(f"{path} is not a streamed SOG: no JSON with 'filenames'; it is damaged")
     names = {PurePosixPath(str(name)) for name in meta["filenames"]}  # "x" is "./x"
     if len(names) < len(meta["filenames"]):
         raise InputError(f"{path} lists a file twice; it is damaged")

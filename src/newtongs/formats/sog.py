@@ -40,6 +40,7 @@ import torch
 from torch import Tensor
 
 from ..base.errors import InputError
+from ..base.extras import optional
 from ..base.files import (
     afford,
     allowance,
@@ -100,13 +101,7 @@ def read(path: Path) -> GaussianScene:
 
 def pillow() -> Any:
     """The library, or an error that says how to install it."""
-    try:
-        from PIL import Image
-    except ImportError as error:
-        raise InputError(
-            "SOG needs Pillow; install it with: pip install 'newtongs[formats]'"
-        ) from error
-    return Image
+    return optional("PIL.Image", "SOG needs Pillow", "formats")
 
 
 def _from_folder(path: Path) -> GaussianScene:

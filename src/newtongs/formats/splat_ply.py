@@ -40,7 +40,7 @@ ROTATION = ["rot_0", "rot_1", "rot_2", "rot_3"]
 NEEDED = [*MEANS, *COLOR, "opacity", *SCALES[:2], *ROTATION]
 OBJECT = "object_id"
 BLOCK = 2048  # rows written at a time, so that they stay in the cache
-FLAT = 1e-3  # thickness of a 2DGS disc over its smaller scale
+THIN_DISC = 1e-3  # thickness of a 2DGS disc over its smaller scale
 MARK = "newtongs: scales are logarithms, opacities logits"
 
 
@@ -173,7 +173,7 @@ def _with_third_scale(fields: dict[str, Tensor]) -> dict[str, Tensor]:
     x = fields["log_scales"]
     if x.shape[-1] == 3:
         return fields
-    thin = x.amin(-1, keepdim=True) + math.log(FLAT)
+    thin = x.amin(-1, keepdim=True) + math.log(THIN_DISC)
     return {**fields, "log_scales": torch.cat([x, thin], -1)}
 
 

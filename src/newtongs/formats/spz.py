@@ -16,7 +16,8 @@ from typing import Any, BinaryIO, NamedTuple
 import numpy as np
 import torch
 
-from ..base.errors import InputError
+from ..base.errors import InputError, argument
+from ..base.extras import optional
 from ..base.files import afford, foreign, silent, write_atomically
 from ..base.locks import scratch
 from ..base.types import Progress
@@ -60,13 +61,7 @@ AXES_BY_CODE = (
 
 def gsply() -> Any:
     """The library, or an error that says how to install it."""
-    try:
-        import gsply
-    except ImportError as error:
-        raise InputError(
-            "compressed .ply and .spz need gsply; install it with: pip install 'newtongs[formats]'"
-        ) from error
-    return gsply
+    return optional("gsply", "compressed .ply and .spz need gsply", "formats")
 
 
 def is_compressed(header: Header) -> bool:
@@ -131,7 +126,7 @@ def _named_axes(path: Path, records: bytes) -> str:
             if code >= len(AXES_BY_CODE):
                 raise InputError(
                     f"{path}: expected axes 0 to 16 in its coordinate extension, got {code}; "
-                    "set them with --axes, such as RUB"
+                    f"set them with {argument('axes')}, such as RUB"
                 )
             return AXES_BY_CODE[code]
     return SPZ_AXES
@@ -295,7 +290,7 @@ def _checked_gzip(path: Path, raw: bytes) -> _Spz:
     stream = zlib.decompressobj(wbits=31)
     head = stream.decompress(raw, SPZ_HEADER.size)
     if len(head) < SPZ_HEADER.size or head[:4] != NGSP:
-        raise InputError(f"{path} is no .spz file")
+        raise InputError(f"{path} is not a .spz file")
     _, version, count, degree, _, flags, _ = SPZ_HEADER.unpack(head)
     if version not in (1, 2, 3):
         raise InputError(f"{path}: .spz version {version} is not known; expected 1 to 4")
@@ -313,7 +308,7 @@ def _checked_gzip(path: Path, raw: bytes) -> _Spz:
 def _checked_4(path: Path, raw: bytes) -> _Spz:
     """Version 4: a plain header that determines the sizes of one zstd stream per part."""
     if len(raw) < SPZ_4_HEADER.size or raw[:4] != NGSP:
-        raise InputError(f"{path} is no .spz file")
+        raise InputError(f"{path} is not a .spz file")
     _, version, count, degree, _, flags, streams, start = SPZ_4_HEADER.unpack_from(raw)
     if version != 4:
         raise InputError(f"{path}: .spz version {version} is not known; expected 1 to 4")

@@ -76,7 +76,7 @@ def family(
     def register(generate: Generator) -> Generator:
         if name in _FAMILIES:
             raise InputError(
-                f"there is already a motion {name!r}; choose another name, "
+                f"motion {name!r} is already registered; choose another name, "
                 "or remove your own with newtongs.motions.unregister"
             )
         _FAMILIES[name] = Family(name, category, height, generate)

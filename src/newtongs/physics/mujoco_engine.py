@@ -279,7 +279,7 @@ def _require_within_bounds(objects: Sequence[Body], dynamics: Dynamics) -> None:
         if mass < least:
             raise InputError(
                 f"object {i}: channel m is {mass:g}; a mass below {least:.3g} cannot be simulated "
-                "with contacts by MuJoCo, for the air would throw it about"
+                "with contacts by MuJoCo, because air drag would make it unstable"
             )
 
 

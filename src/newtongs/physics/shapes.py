@@ -112,16 +112,13 @@ class Shape:
         return cls((_few(x),), center, inertia)
 
     @classmethod
-    def of_gaussians(
-        cls, scene: GaussianScene, world: WorldFrame, origin: Array, *, pieces: int = PIECES
-    ) -> "Shape":
+    def of_gaussians(cls, scene: GaussianScene, world: WorldFrame, origin: Array) -> "Shape":
         """The shape of an object.
 
         Args:
             scene: the object's Gaussians alone.
             world: maps them to the physics frame, in whose axes the shape is.
             origin: the object's position ``p (3,)`` in the physics frame.
-            pieces: most convex pieces.
         """
         if not len(scene):
             raise InputError("an object without Gaussians has no shape; select some")
@@ -140,7 +137,7 @@ class Shape:
                 return replace(cls.ball(radius), center=middle - origin)
             return cls((_few(_thickened(skin)) - origin,), center - origin, inertia)
         found = [
-            fitted(grid.low + _outer_corners(part.cells) * grid.h) for part in solid.cut(pieces)
+            fitted(grid.low + _outer_corners(part.cells) * grid.h) for part in solid.cut(PIECES)
         ]
         return cls(tuple(_few(x) - origin for x in found), center - origin, inertia)
 

@@ -29,7 +29,7 @@ NEARLY_ALL = 0.9  # fraction of a capture from which a selected object is the wh
 MOST_LOOSE = 40  # most objects that are made loose at once
 SAME = 0.5  # intersection over union above which two selections are the same object
 OVERLAP = 0.1  # largest fraction that two different objects may share
-FLAT = 0.4  # height over width below which a cluster is a patch of the ground
+FLAT_PATCH = 0.4  # height over width below which a cluster is a patch of the ground
 NEW = -1  # row of a Gaussian that is not in the capture
 
 
@@ -106,8 +106,8 @@ def pick(
     selectors = (*(one.select for one in spec.objects), *loose)
     chosen = [_select(given, carrying, text, i, spec.cameras) for i, text in enumerate(selectors)]
     chosen = _disjoint(chosen, selectors)
-    ground = WorldFrame.of_floor(carrying.up, carrying.height)
-    points = ground.to_physics(given.means) if spec.complete else None
+    on_carrying = WorldFrame.of_floor(carrying.up, carrying.height)
+    points = on_carrying.to_physics(given.means) if spec.complete else None
     memory = memory or Memory()
     extracted = _extract(given, carrying, chosen, [], points, memory)
     if spec.loose is True:
@@ -137,7 +137,7 @@ def _select(
     own = marks[min(index, len(marks) - 1)] if marks else None
     asked = f"id:{own}" if selector == "auto" and own is not None else selector
     chosen = select(given, asked, floor=floor, cameras=cameras)
-    lone = selector == "auto" or selector.startswith("cluster")
+    lone = selector.partition(":")[0] in ("auto", "cluster")
     if lone and floor.kind == "virtual" and chosen.mask.float().mean() > NEARLY_ALL:
         # The capture of a single object: the Gaussians left out would stay behind as a ghost.
         return chosen._replace(mask=torch.ones_like(chosen.mask))
@@ -325,7 +325,7 @@ def _find_loose(
         taken = taken | free
     if not out:
         raise InputError(
-            "nothing else is loose: no other object that stands up was found; leave "
+            "found no other upright object to make loose; leave "
             f"{argument('loose')} out, or name objects with {argument('objects')}"
         )
     return out
@@ -336,4 +336,4 @@ def _stands_up(means: Vec3, floor: FloorPlane) -> bool:
     sideways = means @ plane_axes(floor.up).to(means)
     width = (sideways.amax(0) - sideways.amin(0)).min()
     height = floor.heights(means)
-    return bool(height.amax() - height.amin() >= FLAT * width)
+    return bool(height.amax() - height.amin() >= FLAT_PATCH * width)

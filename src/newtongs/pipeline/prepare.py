@@ -7,6 +7,7 @@
 from collections.abc import Iterable
 from dataclasses import dataclass
 from dataclasses import replace as changed
+from functools import cached_property
 from pathlib import Path
 
 import torch
@@ -99,7 +100,12 @@ class Setup:
         """The static scene as boxes, cleared around the objects; ``cell`` in physics units."""
         if cell is None and self.fixed.solid is not None:
             return self.fixed.solid
-        return solid_rest(self.layout, static_rest(self.layout), self.bodies, cell=cell)
+        return solid_rest(self.layout, self.rest, self.bodies, cell=cell)
+
+    @cached_property
+    def rest(self) -> GaussianScene:
+        """The Gaussians that do not move, from frame 1 on, without view-dependent colour."""
+        return static_rest(self.layout)
 
     def about(self) -> About:
         """How the setup was made, in plain values."""

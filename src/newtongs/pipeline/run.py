@@ -108,17 +108,13 @@ def animate(
         SHORTEST_FILM if seconds is None else seconds, up, floor_height,
         meters_per_unit, place, loose, cameras=cameras, copies=copies,
         complete=complete and not (isinstance(physics, Physics) and physics.literal),
-        planes=tuple(s for s in solids if isinstance(s, Plane)),
+        planes=tuple(s for s in checked_solids(solids) if isinstance(s, Plane)),
         boxes=tuple(s for s in solids if isinstance(s, Box)),
     )  # fmt: skip
     longest = most_seconds(seconds, spec.objects, physics, goal)
     times = frame_times(longest, fps, slow)
     if goal is not None:
-        _refuse_motions(spec.objects)
-        if copies > 1:
-            raise InputError(
-                f"{argument('goal')} is for one object; leave out {argument('copies')}"
-            )
+        check_goal(goal, spec)
     setup = prepare(scene, spec, progress=progress)
     if goal is not None:
         setup = aimed(setup, goal, frame_times(longest, fps), progress)
@@ -131,6 +127,17 @@ def animate(
         about = changed(about, goal_missed_by=misses(setup, goal, states))
     shown = torch.arange(len(times), dtype=torch.float64) / fps
     return setup.animation(shown, states, about=about, show_floor=show_floor, shadow=shadow)
+
+
+def checked_solids(solids: Sequence[Plane | Box]) -> Sequence[Plane | Box]:
+    """The planes and boxes; anything else is refused, above all the selector of the same name."""
+    for one in solids:
+        if not isinstance(one, Plane | Box):
+            raise InputError(
+                f"{argument('solids')}: expected Plane and Box of newtongs.dynamics.surfaces, got "
+                f"{one!r} (a Box of newtongs.segment.selectors selects Gaussians)"
+            )
+    return solids
 
 
 def most_seconds(
@@ -211,8 +218,12 @@ def aimed(setup: Setup, goal: str, times: Times, progress: Progress | None = Non
     return setup
 
 
-def _refuse_motions(objects: Sequence[ObjectSpec]) -> None:
-    for i, one in enumerate(objects):
+def check_goal(goal: str, spec: SceneSpec) -> None:
+    """Refuse a goal that cannot be read, and objects that cannot be pushed towards one."""
+    Goal.parse(goal)
+    if spec.copies > 1:
+        raise InputError(f"{argument('goal')} is for one object; leave out {argument('copies')}")
+    for i, one in enumerate(spec.objects):
         if one.motion is not None:
             raise InputError(
                 f"object {i} follows motion {one.motion}, so it takes no push; leave out the "

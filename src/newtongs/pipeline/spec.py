@@ -165,8 +165,8 @@ class Physics:
             )
         if self.gravity != G and (self.literal or self.dynamics not in NEWTONIAN):
             raise InputError(
-                f"{argument('gravity', f'{self.gravity:g}')}: only analytic and structured "
-                f"dynamics know another gravity than {G:g}, got {self.name}; use one of them, or "
+                f"{argument('gravity', f'{self.gravity:g}')}: a gravity other than {G:g} "
+                f"requires analytic or structured dynamics, got {self.name}; use one of them, or "
                 "leave the gravity out"
             )
         if self.scale == "free" and self.contact == "world":
@@ -180,6 +180,13 @@ class Physics:
         """The model named by ``dynamics``."""
         dynamics = "analytic" if self.predicted else self.dynamics
         return model_of(dynamics, self.scale, seed=self.seed, gravity=self.gravity)
+
+    @property
+    def has_floor(self) -> bool:
+        """Whether objects meet the floor: a model without the floor event falls through it."""
+        if self.contact == "world":
+            return True
+        return bool(getattr(getattr(self.model, "config", None), "contact", True))
 
     @property
     def predicted(self) -> bool:
@@ -331,15 +338,16 @@ class SceneSpec:
         name = next((name for name, value in beside.items() if value), None)
         if name is not None:
             raise InputError(
-                f"{name} contradicts the paper's procedure, which knows only the floor and the "
-                f"scene itself; leave out {name} or the paper's mode"
+                f"{name} cannot be combined with the paper's procedure, which has no surface "
+                f"except the floor; leave out {name} or the paper's mode"
             )
 
     @property
     def lasting(self) -> tuple[Any, ...]:
         """All that objects, shapes and surroundings depend on: not velocities and materials."""
         selectors = tuple(one.select for one in self.objects)
-        physics = self.physics.contact, self.physics.literal, self.physics.solid
+        how = self.physics
+        physics = how.contact, how.literal, how.solid, how.has_floor
         floor = self.up, self.floor_height, self.meters_per_unit
         around = self.loose, self.complete, self.planes, self.boxes, self.copies
         starts = self.starts, self.seconds if any(self.starts) else None

@@ -25,7 +25,7 @@ from .spec import FloorOrigin, SceneSpec
 from .surroundings import Fixed
 
 DISC = 3.0  # margin of the visible floor around the path, in heights of the object
-NEAR = 0.02  # fraction of an object's size: coming this close to a floor, it touches it
+TOUCHING = 0.02  # fraction of an object's size: coming this close to a floor, it touches it
 SHOWN = 0.5  # fraction of it: so near along a given floor, a Gaussian shows where the floor is
 FLUSH = 0.1  # fraction of it: so near to the height of a given floor, a Gaussian is part of it
 
@@ -86,7 +86,7 @@ def _missing(
         low = p[:, Y] - support_radius(z) if body.shape is None else lowest(body, z)
         size = 2 * float(support_radius(z[0])) if body.shape is None else body.shape.size
         floor = cKDTree(x[abs(x[:, Y]) < FLUSH * size][:, ::2])
-        landed = p[low < NEAR * size][:, ::2].numpy()
+        landed = p[low < TOUCHING * size][:, ::2].numpy()
         if (floor.query(landed)[0] > SHOWN * size).any():
             at = layout.frame.to_physics(disc.means).double().numpy()[:, ::2]
             return disc[torch.from_numpy(floor.query(at)[0] > SHOWN * size)]
@@ -98,7 +98,7 @@ def _reaches(
 ) -> bool:
     """Whether any object comes down to height ``y``, physics units."""
     return any(
-        float(lowest(body, layout.frame.state_to_physics(z)).min()) < y + NEAR * body.shape.size
+        float(lowest(body, layout.frame.state_to_physics(z)).min()) < y + TOUCHING * body.shape.size
         for body, z in zip(bodies, states, strict=True)
         if body.shape is not None
     )

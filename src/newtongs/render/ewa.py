@@ -2,7 +2,7 @@
 
 Each Gaussian is projected by the Jacobian of the camera at its centre (EWA), sorted once by depth,
 binned into tiles of 16 x 16 pixels and blended front to back. Strips of tiles are shared among
-threads. ``newtongs.render.reference`` says the same without tiles, slowly, in float64.
+threads. ``tests/render_reference.py`` says the same without tiles, slowly, in float64.
 
 In a film with a fixed camera, static Gaussians are projected, sorted and drawn once. A frame starts
 as their picture. Moving Gaussians are projected in each frame, and only the tiles that they touch,
@@ -24,9 +24,9 @@ from ..base.types import Array
 from ..scene import Camera
 from ..scene.frames import AnimatedScene, Frame
 from . import ewa_project, ewa_tiles
-from .ewa_project import BLUE, RECORD, RED, Indices, Layer, Splats, View, depth_slopes
+from .ewa_project import BLUE, RECORD, RED, Indices, Layer, Pinhole, Splats, depth_slopes
 from .labels import Labelling, Labels
-from .splat import Rendering, Splat, prepare
+from .splat import Rendering, Splat, make_splat, splat_of_frame
 
 CHUNK = 4096  # Gaussians projected at a time
 COLOR = slice(RED, BLUE + 1)
@@ -60,7 +60,7 @@ class Drawn(NamedTuple):
     """Number of blended pixels, summed over Gaussians."""
 
 
-def projected(splats: Splats, view: View, share: Share) -> Layer:
+def projected(splats: Splats, view: Pinhole, share: Share) -> Layer:
     """The Gaussians that a camera sees, near to far."""
     n = len(splats.means)
     records, seen = np.empty((n, RECORD), np.float32), np.empty(n, np.bool_)
@@ -112,10 +112,10 @@ def splats_of(splat: Splat) -> Splats:
     )
 
 
-def view_of(camera: Camera) -> View:
+def view_of(camera: Camera) -> Pinhole:
     """A camera for compiled code."""
     K = camera.K.double()
-    return View(
+    return Pinhole(
         w2c=camera.w2c[:3].double().cpu().contiguous().numpy(),
         position=torch.linalg.inv(camera.w2c.double())[:3, 3].cpu().contiguous().numpy(),
         fx=float(K[0, 0]),
@@ -198,10 +198,7 @@ def _drawn_whole(
     objects: int,
 ) -> tuple[Rendering, Labels]:
     """A frame from a moving camera: nothing can be reused."""
-    splat = prepare(
-        scenes.scene, camera, background, frame.means, frame.covariances, frame.sh,
-        opacities=frame.opacities, shade=frame.shade,
-    )  # fmt: skip
+    splat = splat_of_frame(scenes.scene, frame, camera, background)
     view, labels = view_of(camera), Labels.empty(camera)
     layer = projected(splats_of(splat), view, share)
     slopes = _slopes(frame.means, frame.covariances, layer.rows, view)
@@ -210,7 +207,7 @@ def _drawn_whole(
     return rendering(drawn.pixels), labels
 
 
-def _slopes(means: Tensor, covariances: Tensor, rows: Indices, view: View) -> Array:
+def _slopes(means: Tensor, covariances: Tensor, rows: Indices, view: Pinhole) -> Array:
     """See :func:`newtongs.render.ewa_project.depth_slopes`."""
     slopes = np.empty((len(rows), 2), np.float32)
     depth_slopes(array(means), array(covariances), rows, view, slopes)
@@ -238,7 +235,7 @@ class EwaFilm:
         self.moving_rows, self.shade = rows.int().numpy(), scenes.shade
         self.share, self.view = share, view_of(camera)
         covariances = scenes.covariances()
-        splat = prepare(
+        splat = make_splat(
             scenes.scene, camera, background, covariances=covariances,
             opacities=scenes.scene.opacities.index_fill(0, rows, 0),
         )  # fmt: skip

@@ -57,7 +57,7 @@ Y3E, Y3F = (
 )
 
 
-class View(NamedTuple):
+class Pinhole(NamedTuple):
     """A camera as plain numbers."""
 
     w2c: npt.NDArray[np.float64]  # (3, 4)
@@ -111,7 +111,7 @@ def _covariance(splats: Splats, i: int) -> tuple[float, float, float, float, flo
 @compiled("contract")
 def _projected_covariance(
     cov: tuple[float, float, float, float, float, float],
-    view: View,
+    view: Pinhole,
     x: float,
     y: float,
     nearness: float,
@@ -154,7 +154,7 @@ def _projected_covariance(
 
 
 @compiled("contract", inside=True)
-def _color(splats: Splats, i: int, view: View, out: Array) -> None:
+def _color(splats: Splats, i: int, view: Pinhole, out: Array) -> None:
     """Colour as seen from the camera, ``max(0, 0.5 + sum_k sh_k Y_k(d))``."""
     if not len(splats.sh):
         for c in range(3):
@@ -181,7 +181,7 @@ def _color(splats: Splats, i: int, view: View, out: Array) -> None:
 
 
 @compiled("contract", inside=True)
-def _record(splats: Splats, i: int, view: View, out: Array) -> bool:
+def _record(splats: Splats, i: int, view: Pinhole, out: Array) -> bool:
     """Fill the record of Gaussian ``i``; False if no pixel can see it."""
     W, m, o = view.w2c, splats.means[i], np.float64(splats.opacities[i])
     z = W[2, 0] * m[0] + W[2, 1] * m[1] + W[2, 2] * m[2] + W[2, 3]
@@ -218,7 +218,9 @@ def _record(splats: Splats, i: int, view: View, out: Array) -> bool:
 
 
 @compiled()
-def project(splats: Splats, view: View, first: int, last: int, records: Array, seen: Any) -> None:
+def project(
+    splats: Splats, view: Pinhole, first: int, last: int, records: Array, seen: Any
+) -> None:
     """Records ``(N, 16)`` of the Gaussians ``first`` to ``last``, and which are visible."""
     for i in range(first, last):
         seen[i] = _record(splats, i, view, records[i])
@@ -228,7 +230,7 @@ def project(splats: Splats, view: View, first: int, last: int, records: Array, s
 
 
 @compiled("contract", inside=True)
-def _line(means: Array, covariances: Array, row: int, view: View) -> tuple[float, float, float]:
+def _line(means: Array, covariances: Array, row: int, view: Pinhole) -> tuple[float, float, float]:
     """Slopes of depth along x and y of the picture, and the remaining variance on a ray."""
     W, m, c = view.w2c, means[row], covariances[row]
     z = W[2, 0] * m[0] + W[2, 1] * m[1] + W[2, 2] * m[2] + W[2, 3]
@@ -271,7 +273,9 @@ def _line(means: Array, covariances: Array, row: int, view: View) -> tuple[float
 
 
 @compiled("contract")
-def depth_slopes(means: Array, covariances: Array, rows: Indices, view: View, out: Array) -> None:
+def depth_slopes(
+    means: Array, covariances: Array, rows: Indices, view: Pinhole, out: Array
+) -> None:
     """How each Gaussian's depth changes over the picture ``(n, 2)``: scene units per pixel in x, y.
 
     ``Cov(z, uv) Cov(uv)^-1`` of the projected Gaussian, low-pass included: its density along a
@@ -282,7 +286,7 @@ def depth_slopes(means: Array, covariances: Array, rows: Indices, view: View, ou
 
 
 @compiled("contract")
-def depth_lines(means: Array, covariances: Array, rows: Indices, view: View, out: Any) -> None:
+def depth_lines(means: Array, covariances: Array, rows: Indices, view: Pinhole, out: Any) -> None:
     """The same, and the standard deviation of depth on one ray ``(n, 3)``, in scene units.
 
     ``Var(z) - Cov(z, uv) Cov(uv)^-1 Cov(uv, z)``, the same on all rays of a Gaussian.

@@ -8,15 +8,11 @@ minutes.
 import torch
 
 from ..base.errors import InputError
+from ..base.extras import optional
 from ..scene.transform import unpack_symmetric
 from .splat import EPS2D, NEAR, Rendering, Splat
 
-try:
-    from gsplat import rasterization
-except ImportError as error:
-    raise InputError(
-        "the gsplat renderer needs gsplat; install it with: pip install 'newtongs[gpu]'"
-    ) from error
+rasterization = optional("gsplat", "the gsplat renderer needs gsplat", "gpu").rasterization
 
 
 @torch.no_grad()

@@ -12,7 +12,7 @@ from torch import Tensor
 from ..base.errors import InputError, unknown_name
 from ..scene import Camera, GaussianScene
 from ..scene.frames import AnimatedScene
-from .splat import Rendering, prepare
+from .splat import Rendering, make_splat
 
 BACKENDS = ("auto", "gsplat", "ewa", "steady", "light")
 FILMS = ("ewa", "steady")  # they draw only the tiles that change
@@ -48,7 +48,7 @@ def render(
         opacities: ``(N,)`` in place of the scene's own; Gaussians with zero are not drawn.
         shade: factors ``(N,)`` on the colours, for shadows.
     """
-    splat = prepare(scene, camera, background, means, covariances, sh, colors, opacities, shade)
+    splat = make_splat(scene, camera, background, means, covariances, sh, colors, opacities, shade)
     draw: Callable[..., Rendering] = _module(backend_for(backend, splat.means.device)).draw
     return draw(splat)
 
@@ -89,7 +89,7 @@ def render_frames(
     if isinstance(scenes, AnimatedScene) and isinstance(camera, Camera):
         name = backend_for(backend, scenes.scene.device)
         if name in FILMS and scenes.scene.device.type == "cpu":
-            prepare(scenes.scene, camera, background)  # refuse a wrong camera now too
+            make_splat(scenes.scene, camera, background)  # refuse a wrong camera now too
             return _counted(_module(name).pictures(scenes, camera, background), progress)
     frames: Iterable[Any]
     if isinstance(camera, Camera):
@@ -123,7 +123,7 @@ def _together(what: str, *streams: Iterable[Any]) -> Iterator[tuple[Any, ...]]:
     over = object()
     for i, row in enumerate(zip_longest(*streams, fillvalue=over)):
         if any(x is over for x in row):
-            raise InputError(f"{what} of a film must be equally many; one of them ends after {i}")
+            raise InputError(f"a film needs equally many {what}; one of them ended after {i}")
         yield row
 
 

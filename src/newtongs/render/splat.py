@@ -12,6 +12,7 @@ from torch import Tensor
 from ..base.errors import InputError
 from ..base.state import as_tensor
 from ..scene import Camera, GaussianScene
+from ..scene.frames import Frame
 from ..scene.sh import darkened
 from ..scene.transform import pack_symmetric
 
@@ -65,7 +66,7 @@ class Splat:
         return replace(self, sh=darkened(self.sh, self.shade), shade=None)
 
 
-def prepare(
+def make_splat(
     scene: GaussianScene,
     camera: Camera,
     background: Sequence[float] | Tensor,
@@ -94,6 +95,16 @@ def prepare(
         opacities=scene.opacities if opacities is None else _shaped(opacities, (n,), "opacities"),
         shade=None if shade is None else _shaped(shade, (n,), "shade"),
     )
+
+
+def splat_of_frame(
+    scene: GaussianScene, frame: Frame, camera: Camera, background: Sequence[float] | Tensor
+) -> Splat:
+    """A frame of an animated scene, to draw."""
+    return make_splat(
+        scene, camera, background, frame.means, frame.covariances, frame.sh,
+        opacities=frame.opacities, shade=frame.shade,
+    )  # fmt: skip
 
 
 def packed(covariances: Tensor, n: int) -> Tensor:

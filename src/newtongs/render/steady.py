@@ -28,14 +28,14 @@ import torch
 
 from ..base.process import Share, sharing
 from ..base.types import Array
-from ..scene import Camera, GaussianScene
+from ..scene import Camera
 from ..scene.frames import AnimatedScene, Frame
 from ..scene.transform import pack_symmetric
 from . import ewa, ewa_project, steady_meet, steady_tiles
 from .ewa_project import Layer
 from .ewa_tiles import TILE, bin_strips, bin_tiles
 from .labels import Labelling, Labels
-from .splat import Rendering, Splat, prepare
+from .splat import Rendering, Splat, splat_of_frame
 
 NO_SLOPES = np.empty((0, 2), np.float32)  # depth comes from intervals here
 
@@ -133,7 +133,7 @@ def _drawn_whole(
     objects: int,
 ) -> tuple[Rendering, Labels]:
     """A frame from a moving camera: nothing can be reused."""
-    splat = splat_of(scenes.scene, frame, camera, background)
+    splat = splat_of_frame(scenes.scene, frame, camera, background)
     layer, lines = projected(splat, share)
     pixels = np.empty((camera.height, camera.width, 5), np.float32)
     labels = Labels.empty(camera)
@@ -186,7 +186,7 @@ class SteadyFilm:
     @torch.no_grad()
     def draw(self, frame: Frame) -> Array:
         """Pixels ``(H, W, 5)`` of the next frame, the caller's to keep."""
-        splat = splat_of(self.scene, frame, self.camera, self.background)
+        splat = splat_of_frame(self.scene, frame, self.camera, self.background)
         layer, lines = projected(splat, self.share)
         changing = self.moves
         if frame.shade is not None:
@@ -207,14 +207,6 @@ class SteadyFilm:
             return all_tiles(self.camera)
         came, left = now.unlike(self.before), self.before.unlike(now)
         return touched(came, self.camera) | touched(left, self.camera)
-
-
-def splat_of(scene: GaussianScene, frame: Frame, camera: Camera, background: Any) -> Splat:
-    """A frame as a request to draw."""
-    return prepare(
-        scene, camera, background, frame.means, frame.covariances, frame.sh,
-        opacities=frame.opacities, shade=frame.shade,
-    )  # fmt: skip
 
 
 def touched(records: Array, camera: Camera) -> Any:

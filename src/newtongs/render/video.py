@@ -20,6 +20,7 @@ import numpy.typing as npt
 from torch import Tensor
 
 from ..base.errors import InputError
+from ..base.extras import optional
 from ..base.files import existing_file, foreign, write_atomically
 from ..base.locks import scratch
 from .splat import Rendering
@@ -185,14 +186,7 @@ def _gif(file: BinaryIO, frames: Iterator[Bytes], fps: float) -> None:
 
 def film_library(module: str) -> Any:
     """Import an optional library, or say what to install."""
-    from importlib import import_module
-
-    try:
-        return import_module(module)
-    except ImportError as error:
-        raise InputError(
-            "films need imageio; install it with: pip install 'newtongs[video]'"
-        ) from error
+    return optional(module, "films need imageio", "video")
 
 
 # --- reading --------------------------------------------------------------------------------------
@@ -205,7 +199,7 @@ def count_frames(path: Path | str) -> int:
     try:
         frames = int(ffmpeg.count_frames_and_secs(str(path))[0])
     except (RuntimeError, OSError, ValueError) as error:  # its message is only ffmpeg's exit status
-        raise InputError(f"{path} cannot be read as a film; it is damaged or no film") from error
+        raise InputError(f"{path} cannot be read as a film; it is damaged or not a film") from error
     if frames < 1:
         raise InputError(f"{path} cannot be read as a film: it has no frame")
     return frames

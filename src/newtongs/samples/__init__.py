@@ -12,7 +12,7 @@ bottle slimmer. The background is in world coordinates, with the floor at y = 0.
 """
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
 from typing import Protocol
@@ -22,11 +22,13 @@ import torch
 from ..base.errors import InputError, unknown_name
 from ..scene.gaussians import GaussianScene, join
 from . import backgrounds
-from .bowling import Bowling
-from .kitchen_table import KitchenTable
+from .bowling import DUSK, bowling
+from .kitchen_table import PLASTER, kitchen_table
 from .objects import OBJECT_GAUSSIANS, OBJECTS
 from .scenery import BACKGROUND_GAUSSIANS
 from .surfaces import Color
+
+WHITE: Color = (1.0, 1.0, 1.0)
 
 __all__ = [
     "BACKGROUND_GAUSSIANS",
@@ -35,6 +37,7 @@ __all__ = [
     "TEMPLATES",
     "NamedScene",
     "Template",
+    "backdrop",
     "named_scene",
     "names",
     "select",
@@ -138,10 +141,19 @@ class NamedScene(Protocol):
         """All its Gaussians."""
 
 
+@dataclass(frozen=True)
+class MadeScene:
+    """A scene of its own, which no template describes."""
+
+    thing: str
+    color: Color
+    scene: Callable[[], GaussianScene]
+
+
 SCENES: Mapping[str, NamedScene] = {
     **TEMPLATES,
-    "bowling": Bowling(),
-    "kitchen_table": KitchenTable(),
+    "bowling": MadeScene("bowling ball and ten pins", DUSK, bowling),
+    "kitchen_table": MadeScene("cereal box, tin, mug and orange", PLASTER, kitchen_table),
 }
 
 
@@ -152,6 +164,11 @@ def named_scene(name: str) -> NamedScene:
     if found is None:
         raise unknown_name("scene", name, [*SCENES, *by_object])
     return found
+
+
+def backdrop(scene: str) -> Color:
+    """The background colour of a scene: that of a built-in one, white for a file."""
+    return SCENES[scene].color if scene in SCENES else WHITE
 
 
 def names() -> tuple[str, ...]:
@@ -173,7 +190,7 @@ def select(wanted: Sequence[str] | None) -> list[Template]:
     if wanted is None:
         return list(TEMPLATES.values())
     if not wanted:
-        raise InputError("no template named; give at least one, or leave the option out for all 10")
+        raise InputError("no template given; name at least one, or leave the option out for all 10")
     names = [wanted] if isinstance(wanted, str) else wanted
     chosen = {template(name).scene_id for name in names}
     return [t for t in TEMPLATES.values() if t.scene_id in chosen]

@@ -10,7 +10,6 @@ spherical harmonics about their normals, as a lamp at the camera would: see :fun
 
 import math
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from functools import cache
 from itertools import pairwise
 
@@ -102,20 +101,6 @@ RACKED: tuple[Color, ...] = (
     (0.90, 0.16, 0.20), (0.97, 0.60, 0.12), (0.10, 0.62, 0.60), (0.55, 0.22, 0.75),
     (0.92, 0.82, 0.20),
 )  # fmt: skip
-
-
-@dataclass(frozen=True)
-class Bowling:
-    """The scene for the table of scenes."""
-
-    thing: str = "bowling ball and ten pins"
-    """What can move, in words."""
-    color: Color = DUSK
-    """What a renderer shows where no Gaussian is."""
-
-    def scene(self) -> GaussianScene:
-        """Ball 0, pins 1 to 10, and the hall."""
-        return bowling()
 
 
 @cache

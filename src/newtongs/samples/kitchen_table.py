@@ -11,7 +11,6 @@ solid. No shadows of the objects are painted, because they move.
 
 import math
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
 from functools import cache
 from itertools import pairwise
 
@@ -90,20 +89,6 @@ NAME = (
     "#..# #..# .##. ...#",
     ".##. #..# .##. ###.",
 )
-
-
-@dataclass(frozen=True)
-class KitchenTable:
-    """The scene for the table of scenes."""
-
-    thing: str = "cereal box, tin, mug and orange"
-    """What can move, in words."""
-    color: Color = PLASTER
-    """What a renderer shows where no Gaussian is."""
-
-    def scene(self) -> GaussianScene:
-        """Objects 0 to 3, and the kitchen."""
-        return kitchen_table()
 
 
 @cache

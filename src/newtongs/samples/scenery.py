@@ -44,18 +44,17 @@ def floor(
     *,
     fine: float = 0.15,
     coarse: float = 0.75,
-    inner: float = 3.4,
     outer: float = REACH,
-    y: float = 0.0,
     stretch: float = 1.0,
 ) -> Things:
     """A square floor, finely covered around the middle and coarsely towards its edge."""
 
     def sheet(x0: float, x1: float, z0: float, z1: float, spacing: float) -> Surface:
-        corners = [(x0, y, z1), (x1, y, z1), (x1, y, z0), (x0, y, z0)]
+        corners = [(x0, 0.0, z1), (x1, 0.0, z1), (x1, 0.0, z0), (x0, 0.0, z0)]
         return quad(*corners, stretch=stretch).but(paint=paint, spacing=spacing, glow=0.5)
 
-    i, o, m = inner, outer, 0.5 * (inner + min(outer, 2.2 * inner))
+    i, o = 3.4, outer
+    m = 0.5 * (i + min(o, 2.2 * i))
     # Smaller discs in the middle: those before an object's foot would reach over it.
     sheets = [sheet(-i, i, -i, i, fine).but(spread=0.92)]
     for low, high, spacing in ((i, m, 0.5 * (fine + coarse) * 0.75), (m, o, coarse)):
@@ -95,13 +94,10 @@ def block(
     *,
     spacing: float = 0.3,
     bottom: bool = False,
-    glow: float = 0.0,
 ) -> Things:
     """A box of one paint; its bottom is left out unless asked for."""
     faces = box(center, size)
-    return [
-        f.but(paint=paint, spacing=spacing, glow=glow) for f in (faces if bottom else faces[:5])
-    ]
+    return [f.but(paint=paint, spacing=spacing, glow=0.0) for f in (faces if bottom else faces[:5])]
 
 
 def panel(
@@ -191,8 +187,9 @@ def grid(size: float, half: int, paint: Paint, *, width: float = 0.03, step: flo
     return rows + [line((k, y, -reach), (k, y, reach), paint, width=width, step=step) for k in at]
 
 
-def hoop(radius: float, y: float, paint: Paint, *, width: float = 0.05, n: int = 90) -> Surface:
+def hoop(radius: float, y: float, paint: Paint, *, width: float) -> Surface:
     """A circle of long Gaussians around the middle."""
+    n = 90
     a = 2 * math.pi * np.arange(n) / n
     means = np.stack([radius * np.cos(a), np.full(n, y), radius * np.sin(a)], axis=-1)
     along = np.stack([-np.sin(a), 0 * a, np.cos(a)], axis=-1)

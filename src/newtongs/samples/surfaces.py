@@ -158,10 +158,9 @@ def _refined(profile: Array, steps: int = 40) -> tuple[Array, Array]:
     return fine[keep, 0], fine[keep, 1]
 
 
-def cylinder(radius: float, low: float, high: float, *, top: float | None = None) -> Surface:
-    """A closed cylinder about y, or a cone towards the radius ``top``."""
-    end = radius if top is None else top
-    return revolve([(0, low), (radius, low), (end, high), (0, high)])
+def cylinder(radius: float, low: float, high: float) -> Surface:
+    """A closed cylinder about y."""
+    return revolve([(0, low), (radius, low), (radius, high), (0, high)])
 
 
 def ellipsoid(center: Point, radii: Point | float) -> Surface:
@@ -226,8 +225,8 @@ def box(center: Point, size: Point, *, taper: float = 1.0) -> list[Surface]:
     return [quad(*f) for f in faces]  # type: ignore[arg-type]
 
 
-def tube(path: Array, radius: float, side: Point = (0, 0, 1)) -> Surface:
-    """A round tube along points ``(k, 3)``; ``side`` is across the path everywhere."""
+def tube(path: Array, radius: float) -> Surface:
+    """A round tube along points ``(k, 3)`` of one z."""
     step = np.linalg.norm(np.diff(path, axis=0), axis=-1)
     length = np.concatenate([[0], np.cumsum(step)])
     area = float(length[-1]) * 2 * math.pi * radius
@@ -237,7 +236,7 @@ def tube(path: Array, radius: float, side: Point = (0, 0, 1)) -> Surface:
         middle = np.stack([np.interp(at, length, path[:, i]) for i in range(3)], axis=-1)
         k = (np.searchsorted(length, at) - 1).clip(0, len(step) - 1)
         along = np.diff(path, axis=0)[k]
-        across = np.broadcast_to(np.asarray(side, dtype=float), along.shape)
+        across = np.broadcast_to((0.0, 0.0, 1.0), along.shape)
         third = np.cross(along, across) / np.linalg.norm(along, axis=-1, keepdims=True)
         angle = 2 * math.pi * np.arange(n)[:, None] * GOLDEN
         normals = np.cos(angle) * across + np.sin(angle) * third
@@ -300,9 +299,9 @@ def mix(a: Array | Color, b: Array | Color, t: Array) -> Array:
     return np.asarray(a) * (1 - t) + np.asarray(b) * t
 
 
-def mottle(x: Array, *, size: float, seed: int = 0, waves: int = 12) -> Array:
+def mottle(x: Array, *, size: float, seed: int = 0) -> Array:
     """Smooth noise ``(n,)`` around 0, about within [-1, 1], that varies over ``size``."""
-    rng = np.random.default_rng(seed)
+    rng, waves = np.random.default_rng(seed), 12
     k = rng.normal(size=(3, waves)) / size * 2
     return np.cos(x @ k + rng.uniform(0, 2 * math.pi, waves)).sum(-1) / math.sqrt(waves) / 1.4
 

@@ -63,7 +63,7 @@ def set_into(
     thing: GaussianScene,
     up: Vec3,
     background: GaussianScene,
-    ground: WorldFrame,
+    frame: WorldFrame,
     *,
     height: float | None = None,
     size: float | None = None,
@@ -75,12 +75,12 @@ def set_into(
         thing: the object.
         up: its up direction.
         background: where it is put.
-        ground: up and floor of the background.
+        frame: up and floor of the background.
         height: of the object in the background's units;
         size: or its largest extent; default a tenth of the background's width.
         turn: degrees about up, from z towards x.
     """
-    a, b = across(ground.up)
+    a, b = across(frame.up)
     if size is None:
         size = 0.1 * min(_length(background, d) for d in (a, b))
     own = _length(thing, up)
@@ -91,12 +91,12 @@ def set_into(
     half = math.radians(turn) / 2
     about_up = torch.tensor([math.cos(half), 0.0, math.sin(half), 0.0], dtype=torch.float64)
     upright = rotations.multiply(about_up, WorldFrame.of_floor(up, 0.0).rotation)
-    whole = rotations.multiply(rotations.conjugate(ground.rotation), upright)
+    whole = rotations.multiply(rotations.conjugate(frame.rotation), upright)
     placed = moved(thing, turn=whole, scale=height / own)
-    low, _ = extent(placed, ground.up)
+    low, _ = extent(placed, frame.up)
     way = background.means.double().median(0).values - placed.means.double().mean(0)
     sideways = (way @ a) * a + (way @ b) * b
-    return moved(placed, shift=sideways + (ground.floor - low) * ground.up)
+    return moved(placed, shift=sideways + (frame.floor - low) * frame.up)
 
 
 def floor_disc(world: WorldFrame, center: Vec3, radius: float) -> GaussianScene:

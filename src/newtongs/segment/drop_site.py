@@ -22,21 +22,21 @@ BROAD = 0.5  # of the object's size: wider Gaussians are haze
 MARGIN = 0.02  # share of the scene's lowest and of its highest Gaussians that are outliers
 
 
-def support_height(thing: GaussianScene, scene: GaussianScene, ground: WorldFrame) -> float:
+def support_height(thing: GaussianScene, scene: GaussianScene, frame: WorldFrame) -> float:
     """Height along up, in scene units, of what would support an object at its position.
 
     It is the highest surface in the lower half of the scene with room for the object above it; the
     floor if there is none.
     """
-    flat = WorldFrame.of_floor(ground.up, 0.0)
+    flat = WorldFrame.of_floor(frame.up, 0.0)
     low, high = _bounds(thing, flat)
     h = float((high - low).max()) / FINENESS
     near = _near(scene, flat, low, high, h)
     if not len(near):
-        return ground.floor
-    heights = scene.means[scene.opacities >= VISIBLE].double() @ ground.up
+        return frame.floor
+    heights = scene.means[scene.opacities >= VISIBLE].double() @ frame.up
     bottom, top = quantiles(heights, (MARGIN, 1 - MARGIN)).tolist()
-    bottom = min(bottom, ground.floor)
+    bottom = min(bottom, frame.floor)
     end = bottom + LOW * (top - bottom)
     column = _column(low, high, (bottom, end), h)
     lower = int((end - column.low[1]) / column.h[1]) + 1
@@ -46,15 +46,15 @@ def support_height(thing: GaussianScene, scene: GaussianScene, ground: WorldFram
     carries = sheets.mean((0, 2))[:lower] >= CARRIES
     level = _highest(carries, (found.depth >= FULL_DEPTH).mean((0, 2)) <= FREE, room)
     if level is None:
-        return ground.floor
+        return frame.floor
     part = sheets[:, level]
     within = (found.height[:, level][part] / found.weight[:, level][part]).mean()
     return float(column.low[1] + (level + within) * column.h[1])
 
 
-def share_inside(thing: GaussianScene, scene: GaussianScene, ground: WorldFrame) -> float:
+def share_inside(thing: GaussianScene, scene: GaussianScene, frame: WorldFrame) -> float:
     """Fraction of an object's volume inside others, ignoring its foot, which may be in haze."""
-    flat = WorldFrame.of_floor(ground.up, 0.0)
+    flat = WorldFrame.of_floor(frame.up, 0.0)
     low, high = _bounds(thing, flat)
     h = float((high - low).max()) / FINENESS
     grid = Grid.around(low, high, np.full(3, h))

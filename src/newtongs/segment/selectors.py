@@ -4,9 +4,15 @@
 'grown:0.05:cluster:0+2'
 """
 
+import re
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Self
+
+
+def word_of(selector: str) -> str:
+    """The word a selector starts with, such as cluster, through any ``grown:`` and ``shrunk:``."""
+    return re.sub(r"^(?:(?:grown|shrunk):[^:]*:)+", "", selector.strip()).partition(":")[0]
 
 
 class Selector(str):

@@ -26,7 +26,7 @@ from .sparse_voxels import Voxels
 MOST_POINTS, POINTS_EACH = 150_000, 2  # in all, and for each Gaussian
 FINEST, COARSE = 1e-3, 1e-2  # edge of a voxel over the size of the scene: least, and first try
 FAR = 4.0  # reaches from the middle beyond which there is only background
-LARGEST = 0.08  # of the size: wider Gaussians are haze or sky
+WIDEST = 0.08  # of the size: wider Gaussians are haze or sky
 NEIGHBOURS = 12  # of a point, over which its normal is averaged
 SPACING = 6  # the neighbour whose distance is the spacing
 FLAT = 0.5  # thickness over width below which a Gaussian is a disc
@@ -92,7 +92,7 @@ def _nearby(scene: GaussianScene) -> Tensor:
         return rows
     middle, reach = middle_and_reach(scene.means[rows], scene.opacities[rows])
     away = torch.linalg.vector_norm(scene.means[rows] - middle.to(scene.means), dim=-1)
-    return rows[(away < FAR * reach) & (scene.scales[rows].amax(-1) < LARGEST * FAR * reach)]
+    return rows[(away < FAR * reach) & (scene.scales[rows].amax(-1) < WIDEST * FAR * reach)]
 
 
 def _covering(means: Vec3, sigma: Tensor, axes: Tensor, edge: float) -> tuple[Array, Array]:

@@ -12,11 +12,11 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from ..base.types import Vec3
+from ..base.types import Array, Vec3
 from ..scene.gaussians import BACKGROUND, GaussianScene
 from ..scene.world_frame import WorldFrame
 from ..segment.objects.clusters import Cluster
-from .nodes import TINT, TINTED, Array, add_splats, place, splats, still_pose
+from .nodes import TINT, TINTED, add_splats, place, splats, still_pose
 
 BLOCKS = 32  # maximum number of nodes
 LEAST = 4096  # minimum number of Gaussians per block

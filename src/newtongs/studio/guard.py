@@ -17,7 +17,8 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import parse_qs, urlsplit
 
-from ..base.errors import InputError
+from ..base.errors import InputError, argument
+from ..base.extras import optional
 
 VISER = (1, 1)  # guard and uploads depend on internals of this version
 LOCAL = ("127.0.0.1", "localhost", "::1")
@@ -29,12 +30,7 @@ ENDINGS = (".compressed.ply", ".ply", ".spz", ".sog", ".splat", ".ksplat", ".glb
 
 def known_viser() -> Any:
     """Import viser, in a version that the guard supports."""
-    try:
-        import viser
-    except ImportError as error:
-        raise InputError(
-            "the studio needs viser; install it with: pip install 'newtongs[studio]'"
-        ) from error
+    viser = optional("viser", "the studio needs viser", "studio")
     found = tuple(int(n) for n in re.findall(r"\d+", viser.__version__)[:2])
     if found != VISER:
         raise InputError(
@@ -133,7 +129,7 @@ class Uploads:
     def __init__(self, most: float) -> None:
         """``most`` is the size limit of a file, in megabytes."""
         if not most > 0:
-            raise InputError(f"--max-upload: expected megabytes above 0, got {most:g}")
+            raise InputError(f"{argument('max_upload')}: expected megabytes above 0, got {most:g}")
         self.most = int(most * MEGABYTE)
         self._folder = tempfile.TemporaryDirectory(prefix="newtongs-studio-")
         self._count = 0
@@ -151,7 +147,7 @@ class Uploads:
         ending = next((e for e in ENDINGS if bare.endswith(e)), None)
         if ending is None:
             raise InputError(
-                f"{bare[:60]!r} is no splat file: expected a name ending in {', '.join(ENDINGS)}"
+                f"{bare[:60]!r} is not a splat file: expected a name ending in {', '.join(ENDINGS)}"
             )
         self._count += 1
         path = self.folder / f"upload_{self._count}{ending}"

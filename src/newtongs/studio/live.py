@@ -8,7 +8,6 @@ from ..base.errors import InputError
 from ..base.state import State
 from ..base.types import StateTensor
 from ..pipeline.prepare import Setup
-from ..pipeline.surroundings import static_rest
 from ..scene.gaussians import BACKGROUND
 from ..scene.transform import affine64
 from ..segment.objects.rays import Crossings, crossings, first_opaque
@@ -76,8 +75,7 @@ class LiveRun:
         return None if index == BACKGROUND else index
 
     def _rest_crossed(self, origin: Ray, direction: Ray) -> Crossings:
-        rest = static_rest(self.setup.layout)
-        return crossings(rest, *ray_in_scene(self.setup.frame, origin, direction))
+        return crossings(self.setup.rest, *ray_in_scene(self.setup.frame, origin, direction))
 
     def _crossed(self, index: int, origin: Ray, direction: Ray) -> Crossings:
         """Crossings with an object; the ray is transformed instead of the object's Gaussians."""

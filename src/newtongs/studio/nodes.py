@@ -7,27 +7,24 @@ pose of its node changes.
 
 import math
 from functools import cache
-from typing import Any, NamedTuple, TypeAlias
+from typing import Any, NamedTuple
 
 import numpy as np
-import numpy.typing as npt
 import torch
 from torch import Tensor
 
 from ..base import rotations
 from ..base.state import LAYOUT
-from ..base.types import StateTensor, Vec3
+from ..base.types import Array, StateTensor, Vec3
 from ..pipeline.pick import Layout
 from ..scene.frames import ALWAYS, FIRST, LATER
 from ..scene.gaussians import BACKGROUND, SH_C0, GaussianScene
 from ..scene.world_frame import WorldFrame
 
-Array: TypeAlias = npt.NDArray[Any]
-
 TINT = (1.0, 0.55, 0.1)  # colour of a selected object
 TINTED = 0.4  # weight of the tint
 TYPICAL = 0.1  # median standard deviation of the Gaussians, units of their node
-LARGEST = 200.0  # largest standard deviation, units of a node; float16 ends at 65,504
+LARGEST_DEVIATION = 200.0  # largest standard deviation, units of a node; float16 ends at 65,504
 
 
 class Splats(NamedTuple):
@@ -68,7 +65,7 @@ def splats(scene: GaussianScene, origin: Vec3, axes: Tensor | None = None) -> Sp
     if axes is not None:
         back = rotations.to_matrix(rotations.conjugate(axes))
         g, m = g @ back.T, back.to(m) @ m
-    m = m * (scene.scales / unit).clamp(max=LARGEST).unsqueeze(-2)
+    m = m * (scene.scales / unit).clamp(max=LARGEST_DEVIATION).unsqueeze(-2)
     rgbs = (0.5 + SH_C0 * scene.sh[:, 0]).clamp(0, 1)
     return Splats(
         (g / unit).float().numpy(), (m @ m.mT).numpy(), rgbs.numpy(),

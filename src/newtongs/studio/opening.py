@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from ..base.errors import InputError
-from ..base.files import write_atomically
+from ..base.files import read_json, write_atomically
 from ..samples import SCENES
 from . import project
 from .controls import Controls, Wired
@@ -62,7 +62,7 @@ class Opening(Controls):
         now = page.session
         if now is not None and Path(page.shown).name == name:
             recipe = changed(recipe, scene=now.recipe.scene)
-            page.open(Session(recipe, place=now.place), page.shown)
+            page.open(Session(recipe, source=now.source), page.shown)
             return
         known = next((p for p in page.recent.values() if p.name == name), None)
         if known is None:
@@ -97,9 +97,9 @@ def recent_list() -> Path:
 def recent_files() -> list[Path]:
     """Recent files that still exist, newest first; none if the list cannot be read."""
     try:
-        paths = json.loads(recent_list().read_bytes())
+        paths = read_json(recent_list())
         return [Path(path) for path in paths if isinstance(path, str) and Path(path).is_file()]
-    except (OSError, ValueError, TypeError, RuntimeError):
+    except (InputError, OSError, TypeError, ValueError, RuntimeError):
         return []
 
 

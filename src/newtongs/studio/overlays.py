@@ -8,10 +8,10 @@ import torch
 
 from ..base import rotations
 from ..base.state import State
-from ..base.types import StateTensor, Vec3
+from ..base.types import Array, StateTensor, Vec3
 from ..physics.bodies import Body
 from ..physics.shapes import Shape
-from .nodes import Array, box_lines, show
+from .nodes import box_lines, show
 
 Pulled: TypeAlias = Callable[[Any], Coroutine[Any, Any, None]]
 
@@ -20,7 +20,7 @@ RING = 0.2  # seconds: the ring's arc is as long as the object would turn in tha
 HANDLE = 0.45  # length of the arrow's handles, physics units: long enough to stick out of an object
 RINGS = 0.75  # size of the rotation handles, physics units
 COARSE, EXACT = (255, 170, 60), (30, 110, 255)  # colours of a path
-SOLID, FLOOR, SPIN, MARK = (220, 60, 60), (120, 150, 120), (150, 60, 220), (255, 60, 160)
+SOLID_COLOR, FLOOR, SPIN, MARK = (220, 60, 60), (120, 150, 120), (150, 60, 220), (255, 60, 160)
 MOST_BOXES = 4000  # boxes drawn, the nearest ones
 ARC = 0.35  # radius of the arc of a spin: just outside an object
 DOT = 0.03  # radius of a mark, physics units
@@ -122,7 +122,7 @@ class Overlays:
         if near is not None and len(boxes) > MOST_BOXES:
             distances = np.linalg.norm(boxes.mean(1) - near.numpy(), axis=-1)
             boxes = boxes[np.argsort(distances)[:MOST_BOXES]]
-        self.draw("solids", box_lines(boxes[:MOST_BOXES]), SOLID, 0.002)
+        self.draw("solids", box_lines(boxes[:MOST_BOXES]), SOLID_COLOR, 0.002)
 
     def shapes(self, bodies: Sequence[Body]) -> None:
         """Draw the edges of the objects' convex pieces, which move with them."""
@@ -131,7 +131,7 @@ class Overlays:
         self.starts = [body.z0.double() for body in bodies]
         for k, body in enumerate(bodies):
             if body.shape is not None:
-                self.draw(f"shape_{k}", _shape_lines(body.shape), SOLID, 0.004)
+                self.draw(f"shape_{k}", _shape_lines(body.shape), SOLID_COLOR, 0.004)
         self.pose(torch.stack(self.starts) if self.starts else ())
 
     def pose(self, states: StateTensor | Sequence[StateTensor]) -> None:

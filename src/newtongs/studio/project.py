@@ -1,7 +1,6 @@
 """Write the files of an animation, and save and load projects."""
 
 import io
-import json
 import zipfile
 from collections.abc import Sequence
 from dataclasses import replace as changed
@@ -9,21 +8,15 @@ from pathlib import Path
 
 from .. import exports
 from ..base.errors import InputError
-from ..base.files import existing_file, foreign, write_atomically
+from ..base.files import existing_file, read_json
 from ..base.types import Progress
 from ..formats.files import scene_name
-from ..samples import SCENES, named_scene
+from ..samples import SCENES, backdrop
 from ..scene.animation import Animation
 from ..scene.cameras import Camera
 from .recipe import Recipe
 
 PROJECT = "studio"  # key of the recipe in the json of an animation
-WHITE = (1.0, 1.0, 1.0)
-
-
-def sky(recipe: Recipe) -> tuple[float, float, float]:
-    """The background colour: that of a built-in scene, else white."""
-    return named_scene(recipe.scene).color if recipe.scene in SCENES else WHITE
 
 
 def source(recipe: Recipe) -> Path | None:
@@ -43,26 +36,22 @@ def export(
     """Write files, as :func:`newtongs.exports.export` does."""
     return exports.export(
         animation, folder, formats, camera=camera, name=scene_name(recipe.scene),
-        background=sky(recipe), source=source(recipe), progress=progress,
+        background=backdrop(recipe.scene), source=source(recipe), progress=progress,
     )  # fmt: skip
 
 
 def save(recipe: Recipe, animation: Animation, path: Path, scene: str | None = None) -> None:
     """See :meth:`newtongs.studio.Session.save`."""
     file = source(recipe)
-    exports.save_animation(animation, path, source=None if scene else file)
-    tree = json.loads(path.read_bytes())
     where = recipe.scene if file is None else str(file.resolve())
-    tree[PROJECT] = changed(recipe, scene=scene or where).to_json()
-    text = json.dumps(tree, indent=1, allow_nan=False)
-    write_atomically(path, lambda f: f.write(text.encode() + b"\n"))
+    kept = {PROJECT: changed(recipe, scene=scene or where).to_json()}
+    exports.save_animation(animation, path, source=None if scene else file, beside=kept)
 
 
 def read(path: Path | str) -> Recipe:
     """Read the recipe of a project."""
     path = existing_file(path, "a .json saved by the studio")
-    with foreign(path, "JSON"):
-        tree = json.loads(path.read_bytes())
+    tree = read_json(path)
     if not isinstance(tree, dict) or not isinstance(tree.get(PROJECT), dict):
         raise InputError(f"{path.name} is not a studio project; try newtongs replay {path.name}")
     return Recipe.from_json(tree[PROJECT])

@@ -9,6 +9,7 @@ from typing import Any, Literal
 
 from ..base.errors import InputError, unknown_name
 from ..pipeline.spec import PAPER, ObjectSpec, Physics, SceneSpec
+from ..segment.selectors import word_of
 
 DYNAMICS = ("analytic", "structured", "learned", "context", "paper")
 REACH = re.compile(r"(grown|shrunk):([^:]+):(.+)")
@@ -223,10 +224,10 @@ def _level(selector: str) -> re.Match[str]:
 
 def depends_on_floor(selector: str) -> bool:
     """Whether the meaning of a selector changes with the floor, above which clusters are found."""
-    return "cluster" in selector or selector.endswith("auto")
+    return word_of(selector) in ("auto", "cluster")
 
 
 def refuse_files(selector: str) -> None:
     """Refuse a selector from the browser that would read a folder."""
-    if "masks" in selector:
+    if word_of(selector) == "masks":
         raise InputError("masks are read from a folder; use newtongs animate --select masks:FOLDER")

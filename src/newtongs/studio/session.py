@@ -43,11 +43,15 @@ class Session:
     """
 
     def __init__(
-        self, recipe: Recipe | str, *, place: Source | None = None, progress: Progress | None = None
+        self,
+        recipe: Recipe | str,
+        *,
+        source: Source | None = None,
+        progress: Progress | None = None,
     ) -> None:
-        """Open the scene; ``place`` is the scene if it is already open."""
+        """Open the scene; ``source`` is the scene if it is already open."""
         recipe = Recipe(recipe) if isinstance(recipe, str) else recipe
-        self.place = place or open_source(recipe.scene)
+        self.source = source or open_source(recipe.scene)
         self.progress = progress
         self._recipe, self._past = recipe, list[Recipe]()
         self._floors: dict[FloorChoice, FloorPlane] = {}
@@ -85,7 +89,7 @@ class Session:
     @property
     def scene(self) -> GaussianScene:
         """The scene as captured."""
-        return self.place.scene
+        return self.source.scene
 
     # --- up and the floor -------------------------------------------------------------------------
 
@@ -97,7 +101,7 @@ class Session:
     def floor(self) -> FloorPlane:
         """Up and floor: as chosen, known or estimated."""
         if self._floor_choice not in self._floors:
-            self._floors[self._floor_choice] = floor_of(self.place, *self._floor_choice)
+            self._floors[self._floor_choice] = floor_of(self.source, *self._floor_choice)
         return self._floors[self._floor_choice]
 
     def stand(self, up: Vector, floor: float) -> int:
@@ -121,7 +125,7 @@ class Session:
         if self._floor_choice not in self._frames:
             up, height = self._floor_choice
             self._frames[self._floor_choice] = main_frame(
-                self.place, SceneSpec(up=up, floor_height=height), self.floor, self._memory
+                self.source, SceneSpec(up=up, floor_height=height), self.floor, self._memory
             )
         return self._frames[self._floor_choice]
 
@@ -264,7 +268,7 @@ class Session:
         if self._setup is None or self._setup[0] != self._recipe:
             before = None if self._setup is None else self._setup[1]
             made = prepare(
-                self.place, self._recipe.spec, floor=self.floor, reuse=before,
+                self.source, self._recipe.spec, floor=self.floor, reuse=before,
                 memory=self._memory, progress=self.progress,
             )  # fmt: skip
             self._setup = self._recipe, made

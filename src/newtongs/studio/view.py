@@ -8,6 +8,7 @@ from torch import Tensor
 
 from ..base.state import State
 from ..base.types import StateTensor, Vec3
+from ..samples import backdrop
 from ..scene.gaussians import GaussianScene
 from ..scene.world_frame import WorldFrame
 from .blocks import Rest
@@ -25,7 +26,6 @@ from .nodes import (
     splats,
     still_pose,
 )
-from .project import sky
 from .session import Session
 
 START = (0.9, 0.55, 1.7)  # initial camera position along x, y, z, in units of the distance
@@ -86,7 +86,7 @@ class View:
                 self._show_layout(session)
             else:
                 self._show_capture()
-            color = np.array(sky(session.recipe)) * 255
+            color = np.array(backdrop(session.recipe.scene)) * 255
         self.api.set_background_image(np.full((1, 1, 3), color, dtype=np.uint8), format="png")
 
     def _show_rest(self, session: Session) -> None:

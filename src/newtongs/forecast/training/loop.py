@@ -13,8 +13,7 @@ from torch import Tensor
 from ... import motions
 from ...base.errors import Interrupted
 from ...base.ranks import Ranks
-from ...base.state import State, checked_device
-from ...paper.training.checkpoint import (
+from ...base.runs import (
     OPTIMIZER,
     RunFolder,
     identity,
@@ -23,6 +22,7 @@ from ...paper.training.checkpoint import (
     restore_optimizer,
     running,
 )
+from ...base.state import State, checked_device
 from .. import ContextNND
 from ..weights import describe, save_context
 from .config import ContextTrainConfig
@@ -35,7 +35,7 @@ HELD_OUT = 16  # sequences of each motion for measuring progress
 MEASURED = (1, 4)  # states seen when measuring progress
 
 Terms = dict[str, Tensor]
-Progress = Callable[[int, Mapping[str, float], ContextTrainConfig], None]
+ContextTrainProgress = Callable[[int, Mapping[str, float], ContextTrainConfig], None]
 
 
 @dataclass
@@ -49,7 +49,7 @@ class Run:
     done: int = 0
 
 
-def train(config: ContextTrainConfig, *, progress: Progress | None = None) -> Path:
+def train(config: ContextTrainConfig, *, progress: ContextTrainProgress | None = None) -> Path:
     """Train, or resume an unfinished run, and return the file of the averaged weights."""
     group = Ranks(0, 1, checked_device(config.device))
     torch.set_float32_matmul_precision("high")

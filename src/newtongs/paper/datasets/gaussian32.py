@@ -18,7 +18,7 @@ import torch
 from torch import Tensor
 
 from ... import motions
-from ...base.errors import InputError, unknown_name
+from ...base.errors import InputError, argument, unknown_name
 from ...base.files import write_atomically
 from ...base.locks import alone
 from ...base.process import one_thread
@@ -301,7 +301,7 @@ def _stands(path: Path, mode: str, store: Store) -> bool:
         return True
     raise InputError(
         f"{path} has other settings (rendering {found.get('rendering_mode')}, "
-        f"{found.get('store')}); choose another folder, or replace it with --overwrite"
+        f"{found.get('store')}); choose another folder, or replace it with {argument('overwrite')}"
     )
 
 
@@ -312,5 +312,6 @@ def _check_space(folder: Path, count: int, store: Store, rendered: bool) -> None
     if free < needed:
         raise InputError(
             f"not enough space in {folder}: {needed / 1e9:.1f} GB needed for {count} samples, "
-            f"{free / 1e9:.1f} GB free; choose another folder, fewer --templates or --motions"
+            f"{free / 1e9:.1f} GB free; choose another folder, fewer {argument('templates')} or "
+            f"{argument('motions')}"
         )

@@ -16,7 +16,7 @@ from torch import Tensor
 
 from ...base import state
 from ...base.errors import InputError
-from ...base.files import first_line, load_torch, write_atomically
+from ...base.files import torch_content, write_atomically
 from ...base.state import DIM
 from ...samples import BACKGROUND_GAUSSIANS, OBJECT_GAUSSIANS
 from ...scene.transform import transform_sequence
@@ -121,13 +121,7 @@ def read(path: Path) -> Sample:
     """Read and check a sample as stored."""
     if not path.is_file():
         raise InputError(f"no Gaussian-32 sample {path}; make it with: newtongs data gaussian32")
-    try:
-        content = load_torch(path)
-    except InputError:
-        raise
-    except Exception as error:  # torch raises half a dozen types for damaged archives
-        reason = first_line(error).split(". ")[0][:120]
-        raise _unusable(path, f"it cannot be read (damaged or truncated: {reason})") from error
+    content = torch_content(path, _unusable)
     for fault in _faults(content):
         raise _unusable(path, fault)
     return content

@@ -26,8 +26,8 @@ import torch
 from torch import Tensor
 
 from ... import motions
-from ...base.errors import InputError, unknown_name
-from ...base.files import first_line, load_torch
+from ...base.errors import InputError, argument, unknown_name
+from ...base.files import torch_content
 from ...base.locks import alone, made
 from ...base.process import one_thread
 from ...base.state import CHANNELS, DIM, checked_device
@@ -179,7 +179,9 @@ def _is_pending(folder: Path, plan: SplitPlan, overwrite: bool) -> bool:
         other = "was made with other settings (its split, frames, dt or note differ)"
     else:
         return not files.manifest.exists()
-    raise InputError(f"{files.data} {other}; choose another folder, or replace it with --overwrite")
+    raise InputError(
+        f"{files.data} {other}; choose another folder, or replace it with {argument('overwrite')}"
+    )
 
 
 def _build_split(
@@ -295,7 +297,8 @@ def _start(files: _Files, plan: SplitPlan) -> _Position:
     if free < plan.disk_bytes:
         raise InputError(
             f"not enough space for {files.data}: {plan.disk_bytes / 1e9:.2f} GB needed while it is "
-            f"made, {free / 1e9:.2f} GB free; choose another folder or a smaller --per-motion"
+            f"made, {free / 1e9:.2f} GB free; choose another folder or a smaller "
+            f"{argument('per_motion')}"
         )
     files.discard()  # the record of an earlier build must not describe the new parts
     files.append_rows([",".join(MANIFEST_COLUMNS) + "\n"])
@@ -424,13 +427,7 @@ def load(path: Path | str, split: str | None = None) -> State32:
         path = path / f"{get_split(split).name}.pt"
     if not os.path.isfile(path):  # unlike Path.is_file it does not raise in an unreadable folder
         raise InputError(f"no State-32 file {path}; make it with: {_command(path)}")
-    try:
-        content = load_torch(path)
-    except InputError:
-        raise
-    except Exception as error:  # torch raises half a dozen types for damaged archives
-        reason = first_line(error).split(". ")[0][:120]
-        raise _unusable(path, f"it cannot be read (damaged or truncated: {reason})") from error
+    content = torch_content(path, _unusable)
     return _checked(path, content)
 
 

@@ -12,7 +12,7 @@ from typing import Any, Protocol
 
 import torch
 
-from ...base.errors import InputError, unknown_name
+from ...base.errors import InputError, argument, unknown_name
 from ...base.files import write_atomically
 from ...base.process import one_thread
 from ...base.types import Progress
@@ -96,7 +96,7 @@ def _stands(folder: Path, row: Row, options: Options) -> bool:
     changed = [key for key in options if record.get(key) != options[key]] or ["options"]
     how = f"with another {changed[0]}" if record else "without a record"
     raise InputError(
-        f"{clip} was made {how}; choose another folder, or replace it with --overwrite"
+        f"{clip} was made {how}; choose another folder, or replace it with {argument('overwrite')}"
     )
 
 

@@ -86,7 +86,7 @@ def _frame_moments(x: Tensor, source: str) -> tuple[Tensor, Tensor]:
     require_activated(x[:, 3], x[:, 4:7], source)
     opacity = x[:, 3].double().clamp(0, 1)
     if not opacity.sum() > 0:
-        raise InputError(f"{source} has no Gaussian of any opacity; run L4GM on this clip again")
+        raise InputError(f"{source} has no visible Gaussian; run L4GM on this clip again")
     return moments(x[:, :3], opacity)
 
 

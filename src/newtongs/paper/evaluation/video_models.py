@@ -13,7 +13,6 @@ import json
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import replace
-from importlib import import_module
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any
@@ -22,7 +21,8 @@ import numpy as np
 import torch
 from torch import Generator, Tensor
 
-from ...base.errors import InputError
+from ...base.errors import InputError, argument
+from ...base.extras import optional
 from ...base.files import existing_file, foreign
 from ...base.state import checked_device
 from ...base.types import Array, Progress
@@ -78,7 +78,10 @@ class DiffusersClips:
             if not 0 <= degradation <= 1:
                 raise InputError(f"degradation: expected a fraction from 0 to 1, got {degradation}")
         elif lora is not None or noise is not None:
-            raise InputError("--lora and --noise go with --model newtongen")
+            raise InputError(
+                f"{argument('lora')} and {argument('noise')} require "
+                f"{argument('model', 'newtongen')}"
+            )
 
     def options(self, row: Row) -> Options:
         """See :class:`newtongs.paper.evaluation.generation.Maker`."""
@@ -214,19 +217,14 @@ def checked(sampling: Sampling) -> Sampling:
 
 def library(name: str) -> Any:
     """Import a module of the extra ``generate``, or say what to install."""
-    try:
-        return import_module(name)
-    except ImportError as error:
-        raise InputError(
-            f"generating videos needs {name}; install it with: pip install 'newtongs[generate]'"
-        ) from error
+    return optional(name, f"generating videos needs {name}", "generate")
 
 
 def _accelerator(device: str) -> torch.device:
     if device == "cuda" and not torch.cuda.is_available():
         raise InputError(
             "generating videos needs a GPU, and torch finds none here; "
-            "--device cpu is meant for tests only"
+            f"{argument('device', 'cpu')} is for tests only"
         )
     return checked_device(device)
 
@@ -258,7 +256,7 @@ def _cached(repository: str) -> Path:
     except Exception as error:  # half a dozen types, all meaning "not cached"
         raise InputError(
             f"the weights {repository} are not on this machine; fetch them with: "
-            f"hf download {repository}, or name their folder with --weights"
+            f"hf download {repository}, or name their folder with {argument('weights')}"
         ) from error
 
 
@@ -266,8 +264,9 @@ def _cartridge(lora: Path | str | None, noise: Path | str | None) -> tuple[Path,
     """NewtonGen's LoRA and its noise for all motions."""
     if lora is None or noise is None:
         raise InputError(
-            f"NewtonGen needs --lora FILE, Go-with-the-Flow's {LORA}_lora_weights.safetensors, and "
-            f"--noise DIR with <Motion>/{NOISE_FILE}, the warped noise of NewtonGen's own program"
+            f"NewtonGen needs {argument('lora', 'FILE')}, Go-with-the-Flow's "
+            f"{LORA}_lora_weights.safetensors, and {argument('noise', 'DIR')} with "
+            f"<Motion>/{NOISE_FILE}, the warped noise of NewtonGen's own program"
         )
     file, folder = existing_file(lora, "a .safetensors file").resolve(), Path(noise).resolve()
     if file.suffix != ".safetensors":
@@ -325,5 +324,5 @@ def _enough_memory() -> Iterator[None]:
         yield
     except torch.OutOfMemoryError as error:
         raise InputError(
-            "the device's memory is too small for this model; try --low-memory"
+            f"the device's memory is too small for this model; try {argument('low_memory')}"
         ) from error

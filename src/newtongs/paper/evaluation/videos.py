@@ -22,7 +22,6 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cache
-from importlib import import_module
 from itertools import count
 from pathlib import Path
 from statistics import fmean
@@ -32,6 +31,7 @@ import numpy as np
 import numpy.typing as npt
 
 from ...base.errors import InputError
+from ...base.extras import optional
 from ...base.files import existing_file, foreign
 
 FRAMES = 32
@@ -75,12 +75,7 @@ class Proxies:
 def opencv() -> Any:
     """Import OpenCV, or say what to install; its and FFmpeg's terminal output is silenced."""
     os.environ.setdefault("OPENCV_FFMPEG_LOGLEVEL", "-8")
-    try:
-        cv2 = import_module("cv2")
-    except ImportError as error:
-        raise InputError(
-            "reading a video needs OpenCV; install it with: pip install 'newtongs[videos]'"
-        ) from error
+    cv2 = optional("cv2", "reading a video needs OpenCV", "videos")
     cv2.utils.logging.setLogLevel(cv2.utils.logging.LOG_LEVEL_SILENT)
     return cv2
 

@@ -141,20 +141,24 @@ SWEPT = {
 }  # fmt: skip
 
 
+POINTS = 33  # of a response
+BINS = 8  # of probabilities
+
+
 @torch.no_grad()
-def response(stem: Path, model: ContextNND, *, count: int = 33) -> str:
+def response(stem: Path, model: ContextNND) -> str:
     """Effect of speed, restitution and friction; the shaded part is beyond the training speeds."""
     with drawing() as pyplot:
         figure, axes = pyplot.subplots(1, len(PROBES), figsize=(13.2, 3.4))
         for ax, probe in zip(axes, PROBES, strict=True):
-            _, truth = probe.truth(motions.VELOCITY_SHIFT, count)
+            _, truth = probe.truth(motions.VELOCITY_SHIFT, POINTS)
             values = SWEPT[probe.index](truth)
             ax.plot(values, probe.measure(truth), ":", color=BLACK, linewidth=1.8, label="truth")
             for k, color in ((1, BLUE), (4, ORANGE)):
                 found = probe.measure(model(truth[:, :k], TIMES).mean())
                 ax.plot(values, found, "-", color=color, linewidth=1.3, label=f"{k} seen")
             if probe.index in (V_X, V_Y):
-                _, inside = probe.truth(motions.IN_DISTRIBUTION, count)
+                _, inside = probe.truth(motions.IN_DISTRIBUTION, POINTS)
                 low, high = SWEPT[probe.index](inside).aminmax()
                 for a, b in ((float(values.min()), float(low)), (float(high), float(values.max()))):
                     if b - a > 0.2:
@@ -174,7 +178,7 @@ CHANGES: dict[str, Callable[[Tensor], Tensor]] = {
 
 
 @torch.no_grad()
-def changed_velocity(stem: Path, model: ContextNND, *, seen: int = 4) -> str:
+def changed_velocity(stem: Path, model: ContextNND) -> str:
     """Paths of three objects with their initial velocity doubled, rotated and set to zero.
 
     The observed states are changed consistently: each later one is moved by the change of velocity
@@ -186,7 +190,7 @@ def changed_velocity(stem: Path, model: ContextNND, *, seen: int = 4) -> str:
         for column, name in zip(axes.T, names, strict=True):
             truth = from_uniforms(name, torch.full((1, 16), 0.7), motions.IN_DISTRIBUTION).states
             for (word, change), color in zip(CHANGES.items(), COLORS, strict=False):
-                path = State(model(_with_velocity(truth[:, :seen], change), TIMES).mean()[0]).p
+                path = State(model(_with_velocity(truth[:, :4], change), TIMES).mean()[0]).p
                 for ax, other in zip(column, (Y, Z), strict=True):
                     ax.plot(path[:, X], path[:, other], color=color, label=word, linewidth=1.4)
             for ax, other, word in zip(column, (Y, Z), ("y", "z"), strict=True):
@@ -207,24 +211,22 @@ def _with_velocity(observed: StateTensor, change: Callable[[Tensor], Tensor]) ->
 
 
 @torch.no_grad()
-def reliability(
-    model: ContextNND, states: StateTensor, seen: int, *, bins: int = 8
-) -> tuple[Tensor, Tensor, Tensor]:
+def reliability(model: ContextNND, states: StateTensor, seen: int) -> tuple[Tensor, Tensor, Tensor]:
     """Probability of the likeliest future, how often it was the nearest, and the counts, by bin.
 
-    Takes sequences ``(N, T, 22)``; returns three tensors ``(bins,)``, NaN where a bin is empty.
+    Takes sequences ``(N, T, 22)``; returns three tensors ``(BINS,)``, NaN where a bin is empty.
     """
-    told, right = [], []
+    claimed, right = [], []
     for part in states.split(256):
         mixture = model(part[:, :seen], TIMES)
         error = (State(mixture.states).p - State(part[:, None]).p).square().sum(-1).mean(-1)
-        told.append(mixture.probability.amax(1))
+        claimed.append(mixture.probability.amax(1))
         right.append(mixture.probability.argmax(1) == error.argmin(1))
-    p, hit = torch.cat(told), torch.cat(right).float()
-    edges = torch.linspace(1 / model.config.hypotheses, 1.0, bins + 1)
+    p, hit = torch.cat(claimed), torch.cat(right).float()
+    edges = torch.linspace(1 / model.config.hypotheses, 1.0, BINS + 1)
     where = torch.bucketize(p, edges[1:-1])
-    count = torch.bincount(where, minlength=bins)
-    mean = torch.stack([torch.bincount(where, x, bins) / count for x in (p, hit)])
+    count = torch.bincount(where, minlength=BINS)
+    mean = torch.stack([torch.bincount(where, x, BINS) / count for x in (p, hit)])
     return mean[0], mean[1], count
 
 
@@ -233,11 +235,11 @@ def calibration(stem: Path, curves: Mapping[str, tuple[Tensor, Tensor, Tensor]])
     with drawing() as pyplot:
         figure, ax = pyplot.subplots(figsize=(4.6, 4.2))
         ax.plot([0.3, 1], [0.3, 1], color=GREY, linewidth=1)
-        for (name, (told, right, count)), color in zip(curves.items(), COLORS, strict=False):
+        for (name, (claimed, right, count)), color in zip(curves.items(), COLORS, strict=False):
             some = count >= 10
             size = 8 + 22 * (count[some].float() / count.max()).sqrt()
-            ax.plot(told[some], right[some], "-", color=color, linewidth=1)
-            ax.scatter(told[some], right[some], s=size, color=color, label=name)
+            ax.plot(claimed[some], right[some], "-", color=color, linewidth=1)
+            ax.scatter(claimed[some], right[some], s=size, color=color, label=name)
         ax.set(xlabel="probability of the likeliest future", ylabel="how often it was the nearest")
         ax.legend(loc="upper left")
         return save_both(figure, stem)

@@ -25,7 +25,7 @@ from ...base.files import write_atomically
 from ...base.state import State, replace
 from ...base.types import Progress, StateTensor
 from ...dynamics.backends import predictor
-from ...dynamics.search import CANDIDATES, Found, search
+from ...dynamics.search import CANDIDATES, SearchResult, search
 from ...dynamics.weights import load_pretrained
 from ...formats.lgm import to_lgm
 from ...render import render
@@ -81,7 +81,7 @@ class FirstFrame:
     camera: Camera
     counts: Mapping[str, int]
     """gaussians = foreground + ghosts + static."""
-    found: Found
+    found: SearchResult
     """The search's best candidates, in the physics frame."""
 
     def frame(self, f: float) -> GaussianScene:

@@ -72,16 +72,17 @@ def gaussian32_gallery(folder: Path | str, *, progress: Progress | None = None) 
     return paths
 
 
-def template_sheet(path: Path | str, *, size: int = 260) -> Path:
+def template_sheet(path: Path | str) -> Path:
     """All ten templates with their true covariances, from closer than the data set's cameras."""
     chosen = list(TEMPLATES.values())
-    pictures = [portrait(t, size=size) for t in chosen]
+    pictures = [portrait(t, size=260) for t in chosen]
     titles = [f"{t.scene_id}\n{t.thing}" for t in chosen]
     return sheet(path, [pictures[:5], pictures[5:]], titles=[titles[:5], titles[5:]])
 
 
-def portrait(chosen: Template, *, size: int = 512, scale: float = 0.9) -> Array:
+def portrait(chosen: Template, *, size: int) -> Array:
     """One template at rest on its floor, from a corner: RGB ``(size, size, 3)`` in [0, 1]."""
+    scale = 0.9
     z = state.make(p=(0.0, 0.5 * scale + CLEARANCE, 0.0), s=(scale, scale, scale))
     camera = look_at((1.55, 1.15, 2.75), (0.0, 0.55, 0.0), width=size, height=size, fov=44)
     return ewa_frames(chosen, z.unsqueeze(0), [camera])[0]
@@ -101,14 +102,12 @@ def motion_strips(path: Path | str, chosen: Template, *, size: int = 170) -> Pat
     return sheet(path, rows, titles=[times], labels=labels)
 
 
-def stored_views_sheet(
-    path: Path | str, *, motion: str = "damped_bouncing", frame: int = 12
-) -> Path:
+def stored_views_sheet(path: Path | str) -> Path:
     """The stored views of the light renderer: four views of 128 x 128 for each template."""
     columns = []
-    for item in gaussian32.items(None, [motion]):
+    for item in gaussian32.items(None, ["damped_bouncing"]):
         states = gaussian32.sequence(item).states[0]
-        scene, means, _ = moved_scene(item.template, states[frame : frame + 1])
+        scene, means, _ = moved_scene(item.template, states[12:13])
         cameras = gaussian32.cameras_for(states, item.template)
         color, _, _ = render_light(
             means, scene.colors, scene.opacities, cameras, background=item.template.color

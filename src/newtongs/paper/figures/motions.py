@@ -8,6 +8,7 @@ import numpy as np
 
 from ... import motions
 from ...base.errors import InputError
+from ...base.extras import optional
 from ...base.files import write_atomically
 from ...base.state import State
 
@@ -26,12 +27,7 @@ COLOURS = {
 
 def import_pyplot() -> Any:
     """Import matplotlib without a window, or say what to install."""
-    try:
-        import matplotlib
-    except ImportError as error:
-        raise InputError(
-            "pictures need matplotlib; install it with: pip install 'newtongs[figures]'"
-        ) from error
+    matplotlib = optional("matplotlib", "pictures need matplotlib", "figures")
     matplotlib.use("Agg")
     from matplotlib import pyplot
 

@@ -86,19 +86,17 @@ def main_figure(
     size: int = 96,
     across: int = 5,
     captioned: bool = True,
-    formats: Sequence[str] = FORMATS,
     progress: Progress | None = None,
 ) -> DrawnFigure:
     """Motions of Same-32 in five frames: ground truth, five baselines, NewtonGS in blue.
 
     Args:
-        path: where to write; the suffix is replaced by each of ``formats``.
+        path: where to write; the suffix is replaced by .png and by .svg.
         chosen: names of motions; by default 14, as many as the paper shows.
         seed: which trained model.
         size: pixels per side of one picture.
         across: grids side by side.
         captioned: whether the caption is written into the picture.
-        formats: suffixes of the files.
         progress: called with ("main", motions done, number of motions).
     """
     _check_motions(chosen)
@@ -114,7 +112,7 @@ def main_figure(
     caption = _main_caption(len(chosen), seed)
     rows_of_blocks = [blocks[i : i + across] for i in range(0, len(blocks), across)]
     written = page(
-        path, rows_of_blocks, caption=caption if captioned else "", formats=formats, text=13
+        path, rows_of_blocks, caption=caption if captioned else "", formats=FORMATS, text=13
     )
     return DrawnFigure(written, caption, {"motions": list(chosen), "seed": seed, "traj": errors})
 

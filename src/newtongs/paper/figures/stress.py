@@ -11,7 +11,6 @@ model did.
 """
 
 import textwrap
-from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal, get_args
@@ -140,25 +139,24 @@ def following(test: StressTest) -> list[Camera]:
     ]
 
 
+SIZE = 150  # pixels per side of one picture
+
+
 def stress_gallery(
     path: Path | str,
     *,
     seed: int = 7301,
-    size: int = 150,
     framing: Framing = "paper",
     captioned: bool = True,
-    formats: Sequence[str] = (".png",),
     progress: Progress | None = None,
 ) -> DrawnFigure:
     """Six evenly spaced frames of each test.
 
     Args:
-        path: where to write; the suffix is replaced by each of ``formats``.
+        path: where to write; the suffix becomes .png.
         seed: which trained model.
-        size: pixels per side of one picture.
         framing: ``paper`` for the fixed view 0, ``fit`` for one that follows the object.
         captioned: whether the caption is written into the picture.
-        formats: suffixes of the files.
         progress: called with ("gallery", rows done, number of rows).
     """
     if framing not in get_args(Framing):
@@ -167,7 +165,7 @@ def stress_gallery(
     for done, name in enumerate(STRESS_TESTS):
         if progress:
             progress("gallery", done, len(STRESS_TESTS))
-        test = stress_test(name, seed=seed, size=size)
+        test = stress_test(name, seed=seed, size=SIZE)
         shown = torch.linspace(0, len(test.states) - 1, FRAMES_SHOWN).round().long()
         cameras = following(test) if framing == "fit" else [test.view] * len(test.states)
         seen = [cameras[k] for k in shown.tolist()]
@@ -180,7 +178,7 @@ def stress_gallery(
         rows=list(STRESS_TESTS), notes=[wrapped(note) for note in notes.values()],
     )  # fmt: skip
     caption = _caption(framing, seed)
-    written = page(path, [[block]], caption=caption if captioned else "", formats=formats)
+    written = page(path, [[block]], caption=caption if captioned else "", formats=(".png",))
     reasons = {name.replace("\n", " "): note for name, note in notes.items() if note}
     return DrawnFigure(written, caption, {"seed": seed, "framing": framing, "reasons": reasons})
 

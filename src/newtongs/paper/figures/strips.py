@@ -63,24 +63,21 @@ def strips_figure(
     path: Path | str,
     strips: Mapping[str, Sequence[Pixels]],
     *,
-    times: Sequence[float] = STRIP_TIMES,
     title: str = "",
     caption: str = "",
-    width: int = 180,
-    height: int = 120,
     formats: Sequence[str] = FORMATS,
 ) -> tuple[Path, ...]:
     """One column per method and one row per time, as in the paper; a single method becomes a row.
 
     ``strips`` has one picture per time for each method; the one called NewtonGS gets blue borders.
-    Every picture is fitted into ``width`` x ``height`` pixels.
+    Every picture is fitted into 180 x 120 pixels.
     """
-    rows = [[padded(x, width, height) for x in pictures] for pictures in strips.values()]
-    names, moments = list(strips), [f"t = {time_text(f)}" for f in times]
+    rows = [[padded(x, 180, 120) for x in pictures] for pictures in strips.values()]
+    names, moments = list(strips), [f"t = {time_text(f)}" for f in STRIP_TIMES]
     lying = len(names) == 1
     cells = rows if lying else [list(row) for row in zip(*rows, strict=True)]
     i = names.index(OURS) if OURS in names else -1
-    blue = frozenset((i, j) if lying else (j, i) for j in range(len(times)))
+    blue = frozenset((i, j) if lying else (j, i) for j in range(len(STRIP_TIMES)))
     block = PictureGrid(
         cells, title=title, ours=blue, columns=moments if lying else names,
         rows=names if lying else moments,

@@ -10,7 +10,8 @@ from pathlib import Path
 from string import Template
 
 from ... import __version__
-from ...base.errors import InputError
+from ...base.errors import argument
+from ...base.extras import optional
 from .content import Figure, Section
 from .registry import SectionSpec
 from .report_run import ReportRun
@@ -101,10 +102,7 @@ def _figure(figure: Figure, report: ReportRun, note: str) -> str:
 
 def _few_colors(path: Path) -> bytes:
     """The picture as a .png with a palette of 256 colours, about a third of its size."""
-    try:
-        from PIL import Image
-    except ImportError as error:
-        raise InputError("--small needs Pillow: pip install 'newtongs[formats]'") from error
+    Image = optional("PIL.Image", f"{argument('small')} needs Pillow", "formats")
     out = io.BytesIO()
     Image.open(path).convert("RGB").quantize(256).save(out, "PNG", optimize=True)
     return out.getvalue()

@@ -4,13 +4,14 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from functools import cache
 from importlib import import_module
+from itertools import product
 from pathlib import Path
 from pkgutil import iter_modules
 
 from ...base.errors import unknown_name
 from . import sections
 from .content import Section
-from .report_run import ReportRun
+from .report_run import SPLITS, ReportRun
 
 # The paper's order; each is registered by a module of ``sections/``.
 ORDER = (
@@ -49,6 +50,11 @@ class SectionSpec:
             return f"Quick run: {self.quick}."
         same = "Quick run: this section is the same in a full run."
         return report.note if [*self.measures(report)] else same
+
+
+def on_both_splits(*methods: str) -> Pairs:
+    """The measurements of some methods on both validation splits."""
+    return lambda report: product(methods, SPLITS)
 
 
 _SPECS: dict[str, SectionSpec] = {}

@@ -7,7 +7,8 @@ and every fifth.
 
 import random
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
 from dataclasses import asdict, dataclass, field, replace
 from importlib.util import find_spec
 from pathlib import Path
@@ -19,12 +20,9 @@ from torch import Tensor
 from torch.optim import AdamW
 from torch.optim.lr_scheduler import CosineAnnealingLR
 
-from ...base.errors import InputError, Interrupted
+from ...base.errors import InputError, Interrupted, argument
 from ...base.ranks import Ranks, ranks
-from ...dynamics import GaussianNND
-from ...dynamics.weights import describe
-from ..datasets import state32
-from .checkpoint import (
+from ...base.runs import (
     OPTIMIZER,
     RunFolder,
     identity,
@@ -33,6 +31,9 @@ from .checkpoint import (
     restore_optimizer,
     running,
 )
+from ...dynamics import GaussianNND
+from ...dynamics.weights import describe
+from ..datasets import state32
 from .config import TrainConfig
 from .loss import objective, term_names
 from .update import Update, make_update
@@ -51,12 +52,16 @@ class Position:
     best_epoch: int = 0
 
 
-Progress = Callable[[Position, dict[str, float], TrainConfig], None]
+TrainProgress = Callable[[Position, dict[str, float], TrainConfig], None]
 
 
-def train(config: TrainConfig, *, progress: Progress | None = None) -> Path:
+def train(config: TrainConfig, *, progress: TrainProgress | None = None) -> Path:
     """Train, or resume an unfinished run, and return the file of the best weights."""
-    with ranks(config.device) as group, running(config.out, group) as (folder, stopped):
+    with (
+        ranks(config.device) as group,
+        running(config.out, group) as (folder, stopped),
+        ExitStack() as opened,
+    ):
         with group.agreed():
             if config.tensorboard:
                 require_tensorboard()
@@ -76,6 +81,7 @@ def train(config: TrainConfig, *, progress: Progress | None = None) -> Path:
             at = resume(folder, model, optimizer, schedule, config, about["data"])
         rows = Rows(on_device(data, group), group)
         update = make_update(model, data.times, config, group)
+        log = opened.enter_context(tensorboard(folder, config.tensorboard and group.first))
 
         while at.epoch <= config.epochs:
             started = time.perf_counter()
@@ -107,8 +113,7 @@ def train(config: TrainConfig, *, progress: Progress | None = None) -> Path:
                     at.best, at.best_epoch = terms["total"], at.epoch
                     folder.save(folder.best, weights, info)
             folder.append_metrics({**row, "seconds": time.perf_counter() - started})
-            if config.tensorboard and group.first:
-                log_tensorboard(folder, row)
+            log(row)
             at.epoch, at.update, at.sums = at.epoch + 1, 0, {}
             save(folder, model, optimizer, schedule, about, at)
     return folder.best
@@ -149,7 +154,8 @@ def resume(
         nonlocal at
         if info["data"] != data:
             raise InputError(
-                f"{folder.path} holds a run on other training data; choose another --out"
+                f"{folder.path} holds a run on other training data; choose another "
+                f"{argument('out')}"
             )
         model.load_state_dict({k: x for k, x in tensors.items() if not k.startswith(OPTIMIZER)})
         restore_optimizer(model, optimizer, tensors)
@@ -229,14 +235,23 @@ def require_tensorboard() -> None:
     """Check before the training that TensorBoard is installed."""
     if find_spec("tensorboard") is None:
         raise InputError(
-            "--tensorboard needs tensorboard; install it with: pip install tensorboard"
+            f"{argument('tensorboard')} needs tensorboard; install it with: pip install tensorboard"
         )
 
 
-def log_tensorboard(folder: RunFolder, row: dict[str, Any]) -> None:
-    """Write a row of metrics.jsonl for TensorBoard."""
+@contextmanager
+def tensorboard(folder: RunFolder, wanted: bool) -> Iterator[Callable[[dict[str, Any]], None]]:
+    """A function that writes rows of metrics.jsonl for TensorBoard, if that is wanted."""
+    if not wanted:
+        yield lambda row: None
+        return
     from torch.utils.tensorboard import SummaryWriter
 
     with SummaryWriter(str(folder.path / "tensorboard")) as writer:
-        for name, value in row.items():
-            writer.add_scalar(name, value, row["epoch"])
+
+        def log(row: dict[str, Any]) -> None:
+            for name, value in row.items():
+                writer.add_scalar(name, value, row["epoch"])
+            writer.flush()
+
+        yield log

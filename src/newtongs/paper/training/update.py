@@ -10,7 +10,7 @@ from typing import Protocol
 import torch
 from torch import Tensor
 
-from ...base.errors import InputError
+from ...base.errors import InputError, argument
 from ...base.ranks import Ranks
 from ...base.state import project
 from ...base.types import StateTensor, Times
@@ -124,10 +124,12 @@ def make_update(model: GaussianNND, times: Times, config: TrainConfig, group: Ra
     if wanted == "cuda":
         raise InputError(
             "the cuda backend needs a CUDA device, Triton and a hidden width of 128 or 256; use "
-            "--backend reference"
+            f"{argument('backend', 'reference')}"
         )
     if wanted == "compile" and not _compiler():
-        raise InputError("the compile backend needs a C++ compiler; use --backend reference")
+        raise InputError(
+            f"the compile backend needs a C++ compiler; use {argument('backend', 'reference')}"
+        )
     if wanted == "compile" or (wanted == "auto" and device == "cpu" and _compiler()):
         return CompiledUpdate(model, times, config, group)
     return ReferenceUpdate(model, times, config, group)

@@ -1,11 +1,9 @@
 """Appendix D: the trained model with one or both residual networks set to zero."""
 
-from collections.abc import Iterator
-
 from ...evaluation.table import Table, Value
 from ...evaluation.tables import HEADINGS, RANKED, paper
 from ..content import Section, unexplained, within
-from ..registry import section
+from ..registry import on_both_splits, section
 from ..report_run import REMOVED, SEED, SPLITS, ReportRun, seed_method
 from .table1 import NAMES, TRANSLATION, WHY
 
@@ -18,14 +16,11 @@ VARIANTS = {
 assert set(REMOVED) < set(VARIANTS)
 
 
-def _pairs(report: ReportRun) -> Iterator[tuple[str, str]]:
-    for method in VARIANTS.values():
-        for split in SPLITS:
-            yield method, split
-
-
 @section(
-    "branches", "Post-hoc branch removal", "Appendix D, post-hoc branch removal", measures=_pairs
+    "branches",
+    "Post-hoc branch removal",
+    "Appendix D, post-hoc branch removal",
+    measures=on_both_splits(*VARIANTS.values()),
 )
 def make(report: ReportRun) -> Section:
     """The table, and the order of its rows."""

@@ -1,6 +1,5 @@
 """Appendix E: trajectory error of every motion, its gain over the prior, and the heat map."""
 
-from collections.abc import Iterator
 from statistics import median
 
 from ....motions import STATE32
@@ -8,7 +7,7 @@ from ...evaluation.table import Cell, Table, Value
 from ...evaluation.tables import paper
 from ...figures.plots import CLIP, gain_heat_map
 from ..content import Figure, Section, unexplained, within
-from ..registry import section
+from ..registry import on_both_splits, section
 from ..report_run import SEED, SPLITS, ReportRun, seed_method
 from .table1 import NAMES
 
@@ -20,15 +19,9 @@ WHY = (
 )
 
 
-def _pairs(report: ReportRun) -> Iterator[tuple[str, str]]:
-    for method in (OURS, PRIOR):
-        for split in SPLITS:
-            yield method, split
-
-
 @section(
     "motions", "Motion-wise results and heat map", "Appendix E, motion-wise results",
-    measures=_pairs,
+    measures=on_both_splits(OURS, PRIOR),
 )  # fmt: skip
 def make(report: ReportRun) -> Section:
     """The table of 32 rows, its summary, and the map of its gains."""

@@ -1,7 +1,5 @@
 """Appendix E: PIS-3D against trajectory error over six methods."""
 
-from collections.abc import Iterator
-
 import numpy as np
 from scipy.stats import spearmanr
 
@@ -10,7 +8,7 @@ from ...evaluation.table import Cell, Table, Value
 from ...evaluation.tables import LABELS, paper
 from ...figures.plots import Cloud, pis3d_scatter
 from ..content import Figure, Section
-from ..registry import section
+from ..registry import on_both_splits, section
 from ..report_run import SEED, SPLITS, ReportRun, seed_method
 from .table1 import NAMES
 
@@ -19,13 +17,9 @@ TIE = 2.5  # percent of draws beyond which an order counts as clear
 TIED = ("gravity_bounce_se3", "physics_prior_se3")
 
 
-def _pairs(report: ReportRun) -> Iterator[tuple[str, str]]:
-    for method in METHODS:
-        for split in SPLITS:
-            yield method, split
-
-
-@section("pis3d", "PIS-3D diagnostic", "Appendix E, PIS-3D diagnostic", measures=_pairs)
+@section(
+    "pis3d", "PIS-3D diagnostic", "Appendix E, PIS-3D diagnostic", measures=on_both_splits(*METHODS)
+)
 def make(report: ReportRun) -> Section:
     """The scatter, its rank correlations, and how they vary over draws."""
     clouds = {NAMES[split]: _clouds(report, split) for split in SPLITS}

@@ -1,6 +1,5 @@
 """Table 1: six methods on State-32, NewtonGS as mean and deviation over three runs."""
 
-from collections.abc import Iterator
 from dataclasses import replace
 from statistics import fmean, stdev
 
@@ -8,7 +7,7 @@ from ....dynamics import BASELINES
 from ...evaluation.table import Cell, Table, Value
 from ...evaluation.tables import HEADINGS, LABELS, RANKED, paper
 from ..content import Section, unexplained, within
-from ..registry import section
+from ..registry import on_both_splits, section
 from ..report_run import SEEDS, SPLITS, ReportRun, seed_method
 
 COLUMNS = (*RANKED, "plane_violation")
@@ -20,14 +19,11 @@ WHY = (
 )
 
 
-def pairs(report: ReportRun) -> Iterator[tuple[str, str]]:
-    """The five baselines and the three runs, on both splits."""
-    for method in (*BASELINES, *map(seed_method, SEEDS)):
-        for split in SPLITS:
-            yield method, split
+# The five baselines and the three runs.
+MEASURED = on_both_splits(*BASELINES, *map(seed_method, SEEDS))
 
 
-@section("table1", "State prediction on State-32", "Table 1", measures=pairs)
+@section("table1", "State prediction on State-32", "Table 1", measures=MEASURED)
 def make(report: ReportRun) -> Section:
     """Table 1, its single runs, and the margins."""
     main, runs, margin = _main(report), _runs(report), _margin(report)

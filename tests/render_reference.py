@@ -9,9 +9,18 @@ import math
 import torch
 from torch import Tensor
 
-from ..base import rotations
-from ..scene.transform import unpack_symmetric
-from .splat import ALPHA_CAP, ALPHA_MIN, EPS2D, NEAR, T_MIN, VIEW_MARGIN, Rendering, Splat
+from newtongs.base import rotations
+from newtongs.render.splat import (
+    ALPHA_CAP,
+    ALPHA_MIN,
+    EPS2D,
+    NEAR,
+    T_MIN,
+    VIEW_MARGIN,
+    Rendering,
+    Splat,
+)
+from newtongs.scene.transform import unpack_symmetric
 
 PIXELS_AT_A_TIME = 2**22  # times Gaussians
 

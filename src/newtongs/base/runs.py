@@ -1,6 +1,6 @@
 """A training run on disk: checkpoints, metrics.jsonl, and resuming as if it had never stopped.
 
-Both trainings use it: Gaussian-NND's beside this file, ContextNND's in ``newtongs.forecast``.
+Both trainings use it: ``newtongs.paper.training`` and ``newtongs.forecast.training``.
 """
 
 import json
@@ -15,11 +15,11 @@ from typing import Any, ClassVar, Protocol
 from torch import Tensor, nn
 from torch.optim import Optimizer
 
-from ...base.errors import InputError
-from ...base.files import write_atomically
-from ...base.locks import alone
-from ...base.ranks import Ranks
-from ...dynamics.weights import load_tensors, save_tensors
+from .checkpoints import load_tensors, save_tensors
+from .errors import InputError, argument
+from .files import write_atomically
+from .locks import alone
+from .ranks import Ranks
 
 OPTIMIZER = "optimizer."  # before the name of what is not a weight
 
@@ -87,7 +87,8 @@ class RunFolder:
             ArithmeticError,
         ) as e:
             raise InputError(
-                f"{self.last} is damaged: its run cannot go on; choose another --out, or remove it"
+                f"{self.last} is damaged: its run cannot be resumed; choose another "
+                f"{argument('out')}, or remove it"
             ) from e
 
     def _check_same_run(self, there: Mapping[str, Any], config: RunConfig) -> None:
@@ -98,7 +99,8 @@ class RunFolder:
         if different is not None:
             raise InputError(
                 f"{self.path} holds a run with {different} = {there.get(different)}, this one has "
-                f"{here[different]}; choose another --out, or the same settings to go on"
+                f"{here[different]}; choose another {argument('out')}, or the same settings to "
+                "resume it"
             )
 
     def append_metrics(self, row: Mapping[str, Any]) -> None:
