@@ -360,7 +360,7 @@ def test_masks_of_a_folder(tmp_path, kind):
         ("box:50,0,0,51,1,1", "the nearest of .* is"),
         ("sphere:0,0,0,-1", "radius above zero"),
         ("sphere:9,9,9,0.1", "the nearest of .* is"),
-        ("cluster:one", "expected a whole number"),
+        ("cluster:one", "expected a number"),
         ("cluster:9", "there are 0 to 1"),
         ("id:5", r"it has \[0, 1\]"),
         ("circle:1,2", "expected 3 or 5 numbers"),
