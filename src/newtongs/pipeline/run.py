@@ -114,7 +114,7 @@ def animate(
     longest = most_seconds(seconds, spec.objects, physics, goal)
     times = frame_times(longest, fps, slow)
     if goal is not None:
-        _refuse_motions(spec.objects)
+        refuse_motions(spec.objects)
         if copies > 1:
             raise InputError(
                 f"{argument('goal')} is for one object; leave out {argument('copies')}"
@@ -189,15 +189,23 @@ def frame_times(seconds: float, fps: float, slow: float = 1.0) -> Times:
 # --- a goal --------------------------------------------------------------------------------------
 
 
-def aimed(setup: Setup, goal: str, times: Times, progress: Progress | None = None) -> Setup:
+def aimed(
+    setup: Setup,
+    goal: str,
+    times: Times,
+    progress: Progress | None = None,
+    *,
+    only: Sequence[int] | None = None,
+) -> Setup:
     """Find the push that comes nearest to the goal, and return the setup with it.
 
     The model screens all candidates over a plain floor; the best are then simulated in the world.
     Objects that follow a prediction pass through obstacles, so screening alone decides for them.
+    All pushed objects have the goal, or ``only`` some of them.
     """
     aim, seconds, physics = Goal.parse(goal), float(times[-1]), setup.spec.physics
     options: dict[str, Any] = {"seconds": seconds, "fps": (len(times) - 1) / seconds}
-    for i in range(setup.layout.pushed):
+    for i in range(setup.layout.pushed) if only is None else only:
         if physics.predicted:
             options |= {"predict": predicted_paths, "ranges": FORESEEN}
         elif physics.contact == "world":
@@ -211,7 +219,8 @@ def aimed(setup: Setup, goal: str, times: Times, progress: Progress | None = Non
     return setup
 
 
-def _refuse_motions(objects: Sequence[ObjectSpec]) -> None:
+def refuse_motions(objects: Sequence[ObjectSpec]) -> None:
+    """A named motion sets the path itself, so no push can aim the object."""
     for i, one in enumerate(objects):
         if one.motion is not None:
             raise InputError(
