@@ -48,6 +48,11 @@ def write_text(
     picture[y[shown], x[shown]] = picture.new_tensor(color)
 
 
+def text_size(text: str, size: int) -> tuple[int, int]:
+    """Width and height in pixels of a text and its plate, see :func:`write_text`."""
+    return size * (4 * len(text) + 1), size * 7
+
+
 def draw_line(
     picture: Tensor, a: Sequence[float], b: Sequence[float], color: Color, *, strength: float = 1.0
 ) -> None:

@@ -139,7 +139,7 @@ class _Silhouette(NamedTuple):
         frames = sorted({round(t) for t in torch.linspace(0, last, count).tolist()})
         ours = torch.isin(scene.ids, torch.tensor(pushed(animation)).to(scene.ids))
         moving = torch.isin(scene.ids, torch.tensor(list(animation.states)).to(scene.ids))
-        things, rest = _drawn(scene, ours, 1.0), _drawn(scene, ~(ours if among else moving), 0.0)
+        things, rest = in_grey(scene, ours, 1.0), in_grey(scene, ~(ours if among else moving), 0.0)
         return cls(
             frames, _moving(animation, frames, things, rest), _moving(animation, frames, things)
         )
@@ -152,14 +152,14 @@ class _Silhouette(NamedTuple):
         return torch.tensor(inside) * shown / whole.clamp_min(LEAST)
 
 
-class _Drawn(NamedTuple):
+class Drawn(NamedTuple):
     """Some rows of a scene, in one colour."""
 
     rows: Tensor
     scene: GaussianScene
 
 
-def _drawn(scene: GaussianScene, mask: Tensor, grey: float) -> _Drawn:
+def in_grey(scene: GaussianScene, mask: Tensor, grey: float) -> Drawn:
     """The marked Gaussians in one colour; of very many a subset, enlarged to compensate."""
     rows = mask.nonzero().squeeze(-1)
     step = -(-len(rows) // MOST) or 1
@@ -167,7 +167,7 @@ def _drawn(scene: GaussianScene, mask: Tensor, grey: float) -> _Drawn:
     log_scales, thin = scene.log_scales[rows], scene.log_scales[rows].argmin(-1, keepdim=True)
     wider = torch.full_like(log_scales, 0.5 * math.log(step)).scatter_(1, thin, 0.0)
     sh = color_to_sh(torch.full((len(rows), 3), grey))
-    return _Drawn(
+    return Drawn(
         rows,
         GaussianScene(
             scene.means[rows], scene.quats[rows], log_scales + wider, scene.logits[rows],
@@ -176,7 +176,7 @@ def _drawn(scene: GaussianScene, mask: Tensor, grey: float) -> _Drawn:
     )  # fmt: skip
 
 
-def _moving(animation: Animation, frames: list[int], *parts: _Drawn) -> AnimatedScene:
+def _moving(animation: Animation, frames: list[int], *parts: Drawn) -> AnimatedScene:
     """A few frames of them. The first is frame 0, which presence needs."""
     scene, presence = join(*(p.scene for p in parts)), animation.presence
     there = set(scene.object_ids)
