@@ -20,9 +20,11 @@ from ..exports import require_formats
 from ..exports.estimates import estimated
 from ..exports.films import SHEET
 from ..formats.files import scene_name
+from ..pipeline.namers import Namer
 from ..pipeline.prepare import moving
 from ..pipeline.run import HOLD
 from ..pipeline.spec import MOST_COPIES, ObjectSpec, three_numbers
+from ..pipeline.words import selector_of
 from ..render.video import png_bytes
 from ..samples import SCENES
 from ..scene.animation import Animation
@@ -48,8 +50,8 @@ Reply: TypeAlias = list[str | bytes]
 class Desk:
     """One open scene, and what an assistant does with it."""
 
-    def __init__(self, folders: Folders) -> None:
-        self.folders = folders
+    def __init__(self, folders: Folders, namer: Namer | None = None) -> None:
+        self.folders, self.namer = folders, namer
         self.progress: Progress | None = None
         """Called with (what, done, total) during longer work."""
         self._session: Session | None = None
@@ -122,7 +124,7 @@ class Desk:
     # --- objects ----------------------------------------------------------------------------------
 
     def pick(self, thing: str) -> Reply:
-        """Pick a thing by its number or a selector; its push is the default one."""
+        """Pick a thing by its number, a selector, or with a namer in words."""
         session, text = self.session, thing.strip()
         if not text:
             raise InputError("expected a number from look, or a selector such as cluster:0")
@@ -142,7 +144,10 @@ class Desk:
                 raise InputError(f"no thing has the number {text}; there are {numbers}; look again")
             return there.selector(int(text))
         refuse_files(text)
-        return text
+        if self.namer is None:
+            return text
+        floor = session.floor.carrying
+        return selector_of(text, session.scene, session.world, floor, self.namer)
 
     def drop(self, object: int) -> Reply:
         """Make a picked object part of the scene again."""

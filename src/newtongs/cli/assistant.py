@@ -31,6 +31,10 @@ class ServeAssistant:
     http: int | None = None
     """Serve HTTP on this port of 127.0.0.1 instead of standard input and output; 0 is any free
     port. Only programs on this machine can connect."""
+    namer: str | None = None
+    """Your own model, by which the assistant can pick things in words: a program with its
+    arguments, an address such as http://127.0.0.1:8000/, or an .onnx file (docs/words.md). An
+    assistant that sees pictures needs none."""
     max_file: float = 2000.0
     """Largest scene that is opened, in megabytes."""
 
@@ -40,6 +44,7 @@ class ServeAssistant:
             raise InputError(f"--http: expected 0 to 65535, got {self.http}")
         from ..assistant.desk import Desk
         from ..assistant.folders import Folders
+        from ..pipeline.namers import open_namer
 
         folders = Folders(self.folders, most=self.max_file)
         try:
@@ -48,7 +53,7 @@ class ServeAssistant:
             raise InputError(
                 "the server needs the SDK of MCP; install it with: pip install 'newtongs[mcp]'"
             ) from error
-        desk = Desk(folders)
+        desk = Desk(folders, None if self.namer is None else open_namer(self.namer))
         if self.http is None:
             signal.signal(signal.SIGINT, leave)  # the protocol's reader waits and cannot be woken
             serve_stdio(desk)

@@ -1,7 +1,7 @@
 """``newtongs inspect``: what a file contains, and which flags select its objects."""
 
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, ClassVar
@@ -51,6 +51,10 @@ class Inspect:
     level: int | None = None
     """Level of detail of a lod-meta.json; 0 is the finest. Default: the finest level with at most 4
     million Gaussians."""
+    namer: str | None = None
+    """Your own model that names things: a program with its arguments, an address such as
+    http://127.0.0.1:8000/, or an .onnx file. The names are printed beside the things
+    (docs/words.md)."""
     thumbnail: Path | None = None
     """Also write the picture to this .png: each object with its number, the axes, and a ruler on
     the floor in physics units, as in --goal "land at X Z". If up or floor are in doubt, NAME_or.png
@@ -71,6 +75,10 @@ class Inspect:
         from ..pipeline.source import open_source
         from ..samples import SCENES
 
+        if self.namer is not None:
+            from ..pipeline.namers import open_namer
+
+            open_namer(self.namer)  # refuse it before anything is loaded
         kind = None if str(self.file) in SCENES else kind_of(self.file)
         if kind is not None:
             kind(self.file)
@@ -102,12 +110,30 @@ class Inspect:
         floor = floor_of(source, self.up, self.floor)
         report_floor(floor)
         clusters = cluster(scene, floor.carrying)
+        names = self.names(source, floor)
+        if marked and names:
+            print("\n".join(f"id:{i}: {name}" for i, name in names.items()))
         if clusters:
-            console.print(cluster_table(clusters))
+            console.print(cluster_table(clusters, {} if marked else names))
         if len(clusters) > CLUSTERS_SHOWN:
             least = "at least " if len(clusters) >= MOST_CLUSTERS else ""
             print(f"and {least}{len(clusters) - CLUSTERS_SHOWN} more that are less object-like")
         self.draw(source, floor, clusters[:CLUSTERS_SHOWN])
+
+    def names(self, source: "Source", floor: "FloorPlane") -> dict[int, str]:
+        """What the namer calls the things, by their numbers; empty without a namer."""
+        if self.namer is None:
+            return {}
+        from ..pipeline.namers import open_namer
+        from ..pipeline.prepare import main_frame
+        from ..pipeline.spec import SceneSpec
+        from ..pipeline.words import names_of
+        from ..segment.objects.things import things
+
+        namer = open_namer(self.namer)
+        world = main_frame(source, SceneSpec(up=self.up, floor_height=self.floor), floor)
+        found = things(source.scene, floor.carrying).found[:CLUSTERS_SHOWN]
+        return names_of(source.scene, world, found, namer)
 
     def draw(self, source: "Source", floor: "FloorPlane", clusters: "list[Cluster]") -> None:
         """Draw the overview and, if up or floor are in doubt, the alternatives."""
@@ -239,16 +265,24 @@ def describe_animation(path: Path) -> None:
     print(json.dumps(animation.about.to_json(), indent=1))
 
 
-def cluster_table(clusters: list) -> "Table":  # type: ignore[type-arg]
-    """The best clusters with the selectors to pass to --select."""
+def cluster_table(clusters: "list[Cluster]", names: "Mapping[int, str] | None" = None) -> "Table":
+    """The best clusters with the selectors to pass to --select, and their names if known."""
     from rich.table import Table
+    from rich.text import Text
 
     table = Table(title="object-like clusters, best first", title_justify="left")
     for heading in ("--select", "Gaussians", "centre", "size", "above the floor"):
         table.add_column(heading, justify="left" if heading == "--select" else "right")
+    if names:
+        table.add_column("name")
     for c in clusters[:CLUSTERS_SHOWN]:
         table.add_row(
-            f"cluster:{c.id}", f"{c.count:,}", numbers(c.center), numbers(c.size), f"{c.above:.3g}"
+            f"cluster:{c.id}",
+            f"{c.count:,}",
+            numbers(c.center),
+            numbers(c.size),
+            f"{c.above:.3g}",
+            *([Text(names[c.id])] if names else []),  # not markup
         )
     return table
 

@@ -17,8 +17,9 @@ from ..physics.bodies import lowest
 from ..scene.animation import Animation
 from ..scene.cameras import Camera
 from ..scene.gaussians import GaussianScene
+from .namers import Namer
 from .prepare import Setup, moving, prepare
-from .source import Source
+from .source import Source, floor_of, open_source
 from .spec import (
     LONGEST,
     MOST_FPS,
@@ -31,6 +32,7 @@ from .spec import (
     single_object,
 )
 from .track import predicted_paths, predicted_track
+from .words import without_words
 
 # Velocities tried where ContextNND predicts the motion. A fast upward start is ambiguous to it: a
 # throw of many kinds, or weightlessness.
@@ -59,6 +61,7 @@ def animate(
     cameras: Sequence[Camera] | None = None,
     show_floor: bool = True,
     shadow: bool = True,
+    namer: Namer | str | None = None,
     progress: Progress | None = None,
     **one: Unpack[ObjectFields],
 ) -> Animation:
@@ -93,6 +96,8 @@ def animate(
         show_floor: draw floors, planes and boxes that are not visible in the capture.
         shadow: draw contact shadows under the objects. A capture already contains the shadows of
             frame 0; there only new ones are drawn.
+        namer: your own model, by which ``select`` may be words such as "the orange can"; see
+            :func:`newtongs.pipeline.namers.open_namer`.
         progress: called with (what, done, total) during longer work.
         **one: fields of the single :class:`ObjectSpec`.
 
@@ -119,7 +124,11 @@ def animate(
             raise InputError(
                 f"{argument('goal')} is for one object; leave out {argument('copies')}"
             )
-    setup = prepare(scene, spec, progress=progress)
+    source, floor = open_source(scene), None
+    if namer is not None:
+        floor = floor_of(source, up, floor_height)
+        spec = without_words(spec, source, floor, namer)
+    setup = prepare(source, spec, floor=floor, progress=progress)
     if goal is not None:
         setup = aimed(setup, goal, frame_times(longest, fps), progress)
     states = setup.simulate(times, progress)
