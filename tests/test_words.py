@@ -443,6 +443,7 @@ def test_a_missing_onnxruntime_is_named(tmp_path, monkeypatch):
 # --- commands -------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 def test_animate_moves_what_is_named_and_says_its_selector(tmp_path, capsys):
     save(table("orange", "blue", "green"), tmp_path / "balls.ply")
     made = newtongs.animate(
