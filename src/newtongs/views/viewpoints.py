@@ -153,7 +153,7 @@ class _Silhouette(NamedTuple):
 
 
 class Drawn(NamedTuple):
-    """Some rows of a scene, in one colour."""
+    """Some rows of a scene, for small pictures."""
 
     rows: Tensor
     scene: GaussianScene
@@ -162,16 +162,22 @@ class Drawn(NamedTuple):
 def in_grey(scene: GaussianScene, mask: Tensor, grey: float) -> Drawn:
     """The marked Gaussians in one colour; of very many a subset, enlarged to compensate."""
     rows = mask.nonzero().squeeze(-1)
-    step = -(-len(rows) // MOST) or 1
+    few = fewer(scene, rows)
+    sh = color_to_sh(torch.full((len(few.rows), 3), grey))
+    return few._replace(scene=few.scene.replace(sh=sh))
+
+
+def fewer(scene: GaussianScene, rows: Tensor, most: int = MOST) -> Drawn:
+    """Of ``rows`` that are very many a subset, enlarged to compensate, with plain colours."""
+    step = -(-len(rows) // most) or 1
     rows = rows[::step]
     log_scales, thin = scene.log_scales[rows], scene.log_scales[rows].argmin(-1, keepdim=True)
     wider = torch.full_like(log_scales, 0.5 * math.log(step)).scatter_(1, thin, 0.0)
-    sh = color_to_sh(torch.full((len(rows), 3), grey))
     return Drawn(
         rows,
         GaussianScene(
             scene.means[rows], scene.quats[rows], log_scales + wider, scene.logits[rows],
-            sh, scene.ids[rows],
+            scene.sh[rows, :1], scene.ids[rows],
         ),
     )  # fmt: skip
 
