@@ -24,9 +24,9 @@ from ..segment.floor.finding import FloorPlane
 from ..segment.objects.clusters import Cluster
 from .annotate import axis_cross, ruler, ruler_step, write_text
 from .floor_flags import flags_for
-from .framing import corners, fit_camera
+from .framing import corners, fit_camera, small
 from .numbers import Sign, placed, write_signs
-from .viewpoints import Drawn, fewer, small
+from .viewpoints import Drawn, fewer
 
 SIZE = (960, 720)  # of the picture
 AZIMUTH, ELEVATION = 25.0, 24.0  # degrees
@@ -35,6 +35,7 @@ ROOM = 0.04  # free space around the framed region over its size
 TAIL = 0.02  # share of an object's Gaussians at either end that is ignored
 LOW = 0.06  # of the framed height: Gaussians below it belong to the floor
 FRAMED = 10  # of the objects, the best; the picture is made for these
+NEAR = 0.3  # of the size of all these: others that near are framed too
 FALL = 0.3  # of the scene's height: with more empty space below it, the floor is not drawn
 SIDES = [  # azimuth and elevation in degrees, in order of preference
     ((AZIMUTH + turn) % 360, elevation)
@@ -75,8 +76,8 @@ def overview(
     the floor; where an object hangs high above an assumed floor, at the height of its foot.
     """
     x = world.to_physics(scene.means.double())
-    rows = [c.rows for c in clusters[:FRAMED]] or [(scene.opacities >= VISIBLE).nonzero()[:, 0]]
-    boxes = torch.stack([box_around(x[each] if len(each) else x) for each in rows])
+    rows = [c.rows for c in clusters] or [(scene.opacities >= VISIBLE).nonzero()[:, 0]]
+    boxes = _framed(torch.stack([box_around(x[each] if len(each) else x) for each in rows]))
     low, high = box_around(x[scene.opacities >= VISIBLE]) if len(scene) else boxes[0]
     drop = float(low[1]) if low[1] > FALL * (high[1] - low[1]) else 0.0
     raised = replace(world, offset=world.offset - drop * world.offset.new_tensor([0, 1, 0]))
@@ -119,6 +120,15 @@ def box_around(x: Vec3) -> Tensor:
     """Two corners ``(2, 3)`` around most of the points ``(n, 3)``."""
     some = x[:: max(1, len(x) // 100_000)]
     return torch.stack([some.quantile(TAIL, dim=0), some.quantile(1 - TAIL, dim=0)])
+
+
+def _framed(boxes: Tensor) -> Tensor:
+    """The boxes ``(n, 2, 3)`` of the best objects, and those of all others that are near them."""
+    low, high = boxes[:FRAMED, 0].amin(0), boxes[:FRAMED, 1].amax(0)
+    room, middle = NEAR * (high - low), boxes.mean(1)
+    near = ((middle > low - room) & (middle < high + room)).all(-1)
+    near[:FRAMED] = True
+    return boxes[near]
 
 
 def _on_ruler(low: Vec3, high: Vec3) -> tuple[Vec3, Vec3]:
