@@ -1,7 +1,7 @@
 """Let a scripted client knock an orange off a table, and write what was said into mcp.md.
 
 ``python docs/mcp_transcript.py`` starts ``newtongs mcp`` as an assistant would, and replaces the
-transcript and its two pictures.
+transcript and its pictures.
 """
 
 import base64
@@ -45,10 +45,11 @@ async def transcript(folder: str) -> str:
             pictures = [x for x in result.content if isinstance(x, ImageContent)]
             lines += [x.text for x in result.content if isinstance(x, TextContent)]
             out.append("```text\n" + "\n".join(lines).replace(folder, "/home/me/scenes") + "\n```")
-            for shown in pictures:
+            for i, shown in enumerate(pictures):
+                file = f"mcp_{name}_{i}.jpg" if i else f"mcp_{name}.jpg"
                 pixels = iio.imread(base64.b64decode(shown.data))
-                iio.imwrite(IMAGES / f"mcp_{name}.jpg", pixels, quality=88)
-                out.append(f"![What {name} returned](images/mcp_{name}.jpg)")
+                iio.imwrite(IMAGES / file, pixels, quality=85)
+                out.append(f"![What {name} returned](images/{file})")
     return "\n\n".join(out)
 
 

@@ -74,12 +74,12 @@ def refused(result):
 
 
 def picture(result):
-    """The picture ``(H, W, 3)`` of a result, which must be a png."""
-    (shown,) = [x for x in result.content if x.type == "image"]
-    data = base64.b64decode(shown.data)
-    assert shown.mime_type == "image/png"
-    assert data.startswith(b"\x89PNG\r\n")
-    return iio.imread(data)
+    """The first picture ``(H, W, 3)`` of a result; all must be png."""
+    shown = [x for x in result.content if x.type == "image"]
+    pictures = [base64.b64decode(x.data) for x in shown]
+    assert {x.mime_type for x in shown} == {"image/png"}
+    assert all(data.startswith(b"\x89PNG\r\n") for data in pictures)
+    return iio.imread(pictures[0])
 
 
 def command(*words):
@@ -102,7 +102,7 @@ def test_look_numbers_the_things_and_pick_takes_the_number(folder):
     assert "4,736 Gaussians" in said(opened)
     assert "things found: 1" in said(opened)
     shown = picture(looked)
-    assert shown.shape == (480, 640, 3)
+    assert shown.shape == (720, 960, 3)
     assert len(np.unique(shown.reshape(-1, 3), axis=0)) > 1000
     scene = named_scene(SCENE).scene()
     center = Session(SCENE).world.to_physics(scene.object(0).means.double())
@@ -398,7 +398,7 @@ def test_an_assistant_knocks_the_orange_off_the_table_over_stdio(folder):
         ("export", {"formats": ["html", "json"], "folder": "orange"}),
     )  # fmt: skip
     assert not any(result.is_error for result in (opened, looked, played, written))
-    assert picture(looked).shape[:2] == (480, 640)
+    assert picture(looked).shape[:2] == (720, 960)
     assert "at rest" in said(played)
     end = [float(x) for x in said(played).split(" to (")[1].split(")")[0].split(",")]
     assert end[1] < -1  # on the floor, below the table top
@@ -478,7 +478,7 @@ def test_over_http_only_programs_of_this_machine_are_answered(folder):
             url, ("open", {"scene": "room.ply"}), ("look", {}), ("open", {"scene": "../outside"})
         )
         assert "4,736 Gaussians" in said(opened)
-        assert picture(looked).shape[:2] == (480, 640)
+        assert picture(looked).shape[:2] == (720, 960)
         assert "outside the folders" in refused(escaped)
         own = url.removesuffix("/mcp")
         assert answered(url, Host="attacker.example") == 421

@@ -128,10 +128,8 @@ def test_a_program_finds_the_thing_that_the_text_names(three):
     namer = open_namer(PROGRAM)
     for color in ("orange", "blue", "green"):
         assert three.select(f"the {color} ball", namer) == three.colored(color)
-    names = names_of(three.source.scene, three.world, three.there.found, namer)
-    assert {three.colored(name): name for name in names.values()} == {
-        f"cluster:{number}": name for number, name in names.items()
-    }
+    names = names_of(three.source.scene, three.world, three.there, namer)
+    assert names == {three.colored(color): color for color in names.values()}
     assert sorted(names.values()) == ["blue", "green", "orange"]
 
 
@@ -402,11 +400,9 @@ def test_an_onnx_model_finds_and_names_things(three, tmp_path, onnxruntime, text
     assert three.select("r", namer) == three.colored("orange")
     assert three.select("b", namer) == three.colored("blue")
     assert three.select("g", namer) == three.colored("green")
-    names = names_of(three.source.scene, three.world, three.there.found, namer)
+    names = names_of(three.source.scene, three.world, three.there, namer)
     expected = {"orange": "r", "blue": "b", "green": "g"}
-    assert {f"cluster:{i}": name for i, name in names.items()} == {
-        three.colored(color): name for color, name in expected.items()
-    }
+    assert names == {three.colored(color): name for color, name in expected.items()}
     with pytest.raises(InputError, match="none of 3 things"):
         three.select("xyz", namer)  # no colour's letter
 
@@ -476,6 +472,14 @@ def test_inspect_prints_a_name_beside_each_thing(tmp_path, capsys):
     for color in ("orange", "blue", "green"):
         (row,) = [line for line in lines if opened.colored(color) in line]
         assert color in row
+    main(
+        ["inspect", str(tmp_path / "balls.ply"), "--namer", PROGRAM, "--plain", "--json", "-",
+         "--up", "0", "1", "0", "--floor", "0"]
+    )  # fmt: skip
+    listed = {
+        each["select"]: each["name"] for each in json.loads(capsys.readouterr().out)["things"]
+    }
+    assert listed == {opened.colored(color): color for color in ("orange", "blue", "green")}
 
 
 def refused(capsys, *words):

@@ -33,7 +33,9 @@ from ..segment.objects.clusters import Cluster
 from ..segment.objects.things import Things, things
 from ..studio.recipe import Recipe, refuse_files
 from ..studio.session import Session
+from ..views.inventory import Entry, inventory
 from ..views.overview import overview
+from ..views.portraits import contact_sheet, portraits
 from ..views.viewpoints import clear_camera
 from .folders import Folders
 
@@ -94,31 +96,35 @@ class Desk:
         return things(session.scene, session.floor.carrying)
 
     def look(self) -> Reply:
-        """The scene with the number of each thing, and a list of them."""
+        """The scene with the number of each thing, close-ups of them, and a list."""
         session = self.session
         there = self._things(session)
         shown = there.found[:SHOWN]
-        picture, step = overview(session.scene, session.world, shown)
-        lines = [self._line(session, c, there.selector(c.id)) for c in shown]
+        seen = overview(session.scene, session.world, shown)
+        pictures = [png_bytes(seen.picture)]
+        if shown:
+            close = portraits(session.scene, session.world, shown)
+            pictures.append(png_bytes(contact_sheet(close, shown)))
+        entries = inventory(session.scene, session.world, shown)
+        lines = [self._line(session, there, *each) for each in zip(shown, entries, strict=True)]
         if len(there.found) > SHOWN:
             lines.append(f"and {len(there.found) - SHOWN} more that are less object-like")
         lines += [self._picked(i) for i in range(len(session.recipe.pushes))]
         ruler = (
-            f"The picture shows each thing's number. On the floor, red numbers are x and blue "
-            f"numbers are z, one line every {step:g} m."
+            "The first picture shows the scene; red numbers are x and blue numbers are z, one "
+            f"line every {seen.step:g} m. The second shows each thing with its number."
         )
-        return [png_bytes(picture), "\n".join([ruler, *(lines or ["no things were found"])])]
+        return [*pictures, "\n".join([ruler, *(lines or ["no things were found"])])]
 
-    def _line(self, session: Session, c: Cluster, selector: str) -> str:
-        x = session.world.to_physics(session.scene.means[c.rows].double())
-        low, high = x.amin(0), x.amax(0)
-        middle = (low + high) / 2
+    def _line(self, session: Session, there: Things, c: Cluster, entry: Entry) -> str:
         solid = c.rows[session.scene.opacities[c.rows] >= VISIBLE]
         rgb = session.scene.colors[solid if len(solid) else c.rows].mean(0).clamp(0, 1)
         color = "".join(f"{round(255 * v):02x}" for v in rgb.tolist())
+        carrier = entry.stands_on.replace("cluster", there.word)
         return (
-            f"{c.id}: {selector}, centre at {_short(middle)}, {_sized(high - low)} large, mean "
-            f"colour #{color}, {c.count:,} Gaussians"
+            f"{c.id}: {there.selector(c.id)}, centre at {_short(entry.center)}, "
+            f"{_sized(entry.size)} large, stands on {carrier}, mean colour #{color}, "
+            f"{c.count:,} Gaussians"
         )
 
     # --- objects ----------------------------------------------------------------------------------
@@ -307,8 +313,8 @@ def _short(x: Vec3 | Sequence[float]) -> str:
     return "(" + ", ".join(f"{round(v, 3) + 0:.3g}" for v in numbers) + ")"
 
 
-def _sized(x: Vec3) -> str:
-    return " x ".join(f"{v:.2f}" for v in x.tolist()) + " m"
+def _sized(x: Sequence[float]) -> str:
+    return " x ".join(f"{v:.2f}" for v in x) + " m"
 
 
 def _bytes(path: Path) -> int:

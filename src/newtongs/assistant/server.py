@@ -35,8 +35,10 @@ INSTRUCTIONS = """
 newtongs makes objects in a static 3D capture move with physics. A session: open a scene, look at
 the numbered picture, pick a thing by its number, push it (or set a goal), play, then export.
 
-Axes are those of the physics frame: x points right, y up, z towards the camera. Lengths are metres:
-the main object is taken to be half a metre large. y = 0 is the floor or table top that was found.
+Axes are those of the physics frame: y points up; seen from the usual side x points right and z
+towards the camera. The picture of a room may be taken from another side: the axes in its lower left
+corner and the numbers on the floor show where x and z point. Lengths are metres: the main object is
+taken to be half a metre large. y = 0 is the floor or table top that was found.
 Velocities are m/s, spins rad/s about x, y and z. To knock a thing off a table: look, find its
 number and the nearest edge, pick it, push it over the edge with 1.5 to 3 m/s (a little upward helps
 against friction), play, and check in the frames and numbers that it fell.
@@ -155,10 +157,12 @@ def make_server(desk: Desk) -> MCPServer[Any]:
 
     @tool
     async def look(ctx: _Context) -> Content:
-        """A picture of the open scene with the number of each thing, and a list of the things.
+        """The open scene with the numbers of its things, a close-up of each, and a list of them.
 
-        The list has each thing's number, selector, centre (x right, y up, z towards the camera, in
-        metres), size and mean colour. The ruler on the floor shows x in red and z in blue.
+        The list has each thing's number, selector, centre (x, y up, z, in metres), size, what it
+        stands on and its mean colour. The ruler on the floor shows x in red and z in blue, and the
+        axes in the corner where they point. A thing that is hidden in the first picture has its
+        number in the second.
         """
         return await call(ctx, desk.look)
 
@@ -195,7 +199,7 @@ def make_server(desk: Desk) -> MCPServer[Any]:
         object: Annotated[int, Field(description="Number of a picked object.")] = 0,
         velocity: Annotated[
             Three | None,
-            Field(description="Initial velocity x (right), y (up), z (towards the camera), m/s."),
+            Field(description="Initial velocity x, y (up), z along the axes that look shows, m/s."),
         ] = None,
         spin: Annotated[
             Three | None, Field(description="Initial spin about the axes x, y and z, rad/s.")

@@ -205,7 +205,7 @@ class FloorOrigin(StrEnum):
     GIVEN = "as given"
     ASSUMED = "assumed"
     """The scene has no visible floor; a virtual one lies under it."""
-    BELOW_OBJECT = "assumed, the object's height below it"
+    BELOW_OBJECT = "assumed, half the object's height below it"
     """Likewise, and the scene contains only the object."""
 
     @property

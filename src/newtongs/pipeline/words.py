@@ -32,11 +32,14 @@ def pictured(scene: GaussianScene, world: WorldFrame, found: Sequence[Cluster]) 
 
 
 def names_of(
-    scene: GaussianScene, world: WorldFrame, found: Sequence[Cluster], namer: Namer
-) -> dict[int, str]:
-    """The name of each thing, by its number."""
-    shown = pictured(scene, world, found[:MOST])
-    return dict(zip((one.number for one in shown), namer.names(shown), strict=True))
+    scene: GaussianScene, world: WorldFrame, there: Things, namer: Namer
+) -> dict[str, str]:
+    """The name of each thing, by its selector; of no more than :data:`MOST`."""
+    shown = pictured(scene, world, there.found[:MOST])
+    if not shown:
+        return {}
+    found = zip(shown, namer.names(shown), strict=True)
+    return {there.selector(one.number): name for one, name in found}
 
 
 def selector_of(

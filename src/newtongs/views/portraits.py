@@ -20,8 +20,8 @@ from ..scene.similarity import VISIBLE
 from ..scene.world_frame import WorldFrame
 from ..segment.objects.clusters import Cluster
 from .annotate import BLACK, WHITE, text_size, write_text
-from .framing import AZIMUTH, corners, fit_camera, outward
-from .viewpoints import ALIKE, PIXELS, in_grey
+from .framing import AZIMUTH, PIXELS, corners, fit_camera, outward
+from .viewpoints import ALIKE, in_grey
 
 SIZE = 160  # pixels
 FIELD = 40.0  # degrees; a narrower one would stand in the next wall, a wider one distorts
