@@ -15,7 +15,7 @@ from .apps import app
 @app.command(name="mcp")
 @dataclass(frozen=True)
 class ServeAssistant:
-    """Let an assistant open a scene, look, pick, push, play and export, by the protocol MCP.
+    """Let an assistant look, pick, push, play and export (a server of the protocol MCP).
 
     The assistant starts the command and talks to it over standard input and output; docs/mcp.md
     says how to register it. It can read scenes and write animations beneath the given folders only.
