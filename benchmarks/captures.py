@@ -185,7 +185,7 @@ def thickness(h: torch.Tensor, out: Extraction, floor: FloorPlane) -> float:
 def draw(scene: GaussianScene, floor: FloorPlane, clusters: list, path: Path) -> None:  # type: ignore[type-arg]
     """Its picture as ``newtongs inspect`` draws it."""
     world = main_frame(Source(scene, None, ours=False), SceneSpec(), floor)
-    picture, _ = overview(scene, world, clusters[:10])
+    picture = overview(scene, world, clusters[:10], size=(640, 480)).picture
     if floor.doubt:
         other = alternatives(scene, [floor, *floor.alternatives][:4], size=160)
         other = torch.nn.functional.pad(other.permute(2, 0, 1), (0, 640 - other.shape[1]), value=1)

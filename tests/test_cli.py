@@ -113,7 +113,7 @@ def test_first_page_has_one_sentence_a_command_the_most_used_first(capsys, monke
     page = capsys.readouterr().out
     table = page.split("Commands:\n")[1].split("\n\n")[0].splitlines()
     names = [line[2:].split()[0] for line in table if line[2] != " "]
-    assert names[:5] == ["animate", "studio", "inspect", "convert", "collider"]
+    assert names[:5] == ["animate", "studio", "mcp", "inspect", "convert"]
     assert "It lands on what is there" not in page  # further sentences are the command's own
     assert len(page.splitlines()) < 40
 
@@ -183,11 +183,11 @@ def test_bad_input_is_one_line_and_exit_2(broken, words, message, monkeypatch, c
     [
         (
             [],
-            "expected one of {animate, studio, inspect, convert, collider, replay, continue,",
+            "expected one of {animate, studio, mcp, inspect, convert, collider, replay, continue,",
         ),
         (
             ["nonsense"],
-            "nonsense; available subcommands: animate, studio, inspect, convert, collider,",
+            "nonsense; available subcommands: animate, studio, mcp, inspect, convert, collider,",
         ),
         (["animat"], "unknown command animat; did you mean animate?; see newtongs --help"),
         (["data", "stat32"], "did you mean state32?; see newtongs data --help"),

@@ -75,7 +75,7 @@ def test_every_command_that_writes_is_killed():
         " ".join(w for w in words[:2] if w in " ".join(known)) for words in kill.COMMANDS.values()
     }
     left_out = {
-        "studio", "inspect", "evaluate",  # write nothing, or one report at the end
+        "studio", "mcp", "inspect", "evaluate",  # write nothing, or one report at the end
         "reproduce", "ablations", "generate", "l4gm export",  # hours, or models of others
         "figure context",  # minutes
         "figure gaussian32", "figure main", "figure panels", "figure strip", "figure first-frame",

@@ -1,5 +1,7 @@
 """Parts of an object, larger wholes, and the default choice among things of several kinds."""
 
+import itertools
+
 import pytest
 import torch
 from compositions import ASSETS, composed, ground, table, thing
@@ -121,7 +123,7 @@ def test_larger_wholes_grow_from_neighbours_to_the_furniture(laden):
     one, two = of(clusters, ids == 0), of(clusters, ids == 1)
     steps = wholes(scene, clusters, one.id)
     assert sorted(steps[0]) == sorted([one.id, two.id])
-    assert all(set(a) < set(b) for a, b in zip(steps, steps[1:], strict=False))
+    assert all(set(a) < set(b) for a, b in itertools.pairwise(steps))
     last = select(scene, f"cluster:{one.id}{'^' * len(steps)}", floor=find_floor(scene)).mask
     whole = torch.isin(ids, torch.tensor([0, 1, 2, 4]))
     assert iou(last, whole) > 0.85

@@ -18,7 +18,7 @@ LAYERS = [
     {"base"}, {"motions", "dynamics", "scene", "paper.__init__"}, {"samples", "formats", "segment"},
     {"physics", "render", "paper.datasets", "forecast"}, {"views", "paper.training"},
     {"pipeline", "exports", "paper.evaluation"}, {"paper.figures", "factory"},
-    {"paper.report", "studio"}, {"cli"}, {"__init__", "__main__"},
+    {"paper.report", "studio"}, {"assistant"}, {"cli"}, {"__init__", "__main__"},
 ]  # fmt: skip
 LEVEL = {name: i for i, layer in enumerate(LAYERS) for name in layer}
 FILES = {path: path.relative_to(SOURCE) for path in sorted(SOURCE.rglob("*.py"))}
@@ -127,8 +127,8 @@ def test_import_is_lazy():
 
 HEAVY = ["torch", "numba", "scipy", "matplotlib", "mujoco", "numpy", "rich", "imageio"]
 COMMANDS = [
-    ["animate"], ["studio"], ["inspect"], ["collider"], ["convert"], ["replay"], ["gallery"],
-    ["factory"],
+    ["animate"], ["studio"], ["mcp"], ["inspect"], ["collider"], ["convert"], ["replay"],
+    ["gallery"], ["factory"],
     ["data", "state32"],
     ["data", "gaussian32"], ["data", "same32"], ["data", "common12"], ["data", "scene"],
     ["evaluate"], ["train"], ["train-context"], ["continue"], ["reproduce"],

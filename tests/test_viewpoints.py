@@ -5,11 +5,12 @@ import math
 import pytest
 import torch
 from export_samples import bouncing, park
+from furnished_rooms import furnished
 
 from newtongs import cli
 from newtongs.base.errors import InputError
 from newtongs.exports import export
-from newtongs.scene import GaussianScene, join
+from newtongs.scene import GaussianScene, join, lift
 from newtongs.scene.animation import About, Animation, ObjectAbout
 from newtongs.scene.frames import FIRST
 from newtongs.views.camera_occlusion import EXTENT, REACH, gaps, veiled
@@ -81,12 +82,74 @@ def test_from_above_out_of_a_court():
     assert frames_seen(animation, clear_camera(animation)) > 0.9
 
 
-def test_an_object_in_a_closed_box_keeps_the_usual_camera():
+def closed_box(away):
     lid = sheet((0.0, 4.0, 0.0), (4.0, 0.0, 0.0), (0.0, 0.0, 4.0))
-    walls = [wall(azimuth, away=1.0, half=3.0) for azimuth in (25, 115, 205, 295)]
-    view = clear_viewpoint(hopping(lid, *walls))
+    return hopping(lid, *(wall(azimuth, away=away, half=3.0) for azimuth in (25, 115, 205, 295)))
+
+
+def test_an_object_in_a_narrow_closed_box_keeps_the_usual_camera():
+    view = clear_viewpoint(closed_box(0.7))
     assert view[:3] == Viewpoint()[:3]
     assert view.seen < 0.2
+
+
+def test_an_object_in_a_closed_room_is_seen_from_inside_with_a_wide_field():
+    animation = closed_box(1.0)
+    camera = clear_camera(animation)
+    assert math.hypot(*camera.position[[0, 2]].tolist()) < 1.0
+    assert camera.position[1] < 4
+    assert frames_seen(animation, camera) == 1
+
+
+@pytest.mark.parametrize("name", ["shelf_room", "counter_room", "dining_room", "bookcase"])
+def test_in_a_room_the_camera_stands_in_free_space_on_the_inner_side_of_the_walls(name):
+    """Every third thing hops; the eye is before the walls, in nothing, and sees it."""
+    made = furnished(name)
+    half = {"dining_room": 3.0, "bookcase": 2.2}.get(name, 2.5)
+    walls = {"dining_room": 4, "shelf_room": 3}.get(name, 2)
+    scene = made.scene.replace(sh=made.scene.sh[:, :1])
+    for (index,) in made.objects[::5]:
+        z0 = lift(scene.object(index))
+        z = z0.expand(9, -1).clone()
+        s = torch.linspace(0, 1, 9)
+        z[:, 1] += 0.2 * (math.pi * s).sin()
+        z[:, 2] += 0.1 * s
+        ids = torch.where(scene.ids == index, 0, -1)
+        animation = Animation(scene.replace(ids=ids), s, {0: z})
+        camera = clear_camera(animation, (160, 120))
+        x, y, depth = camera.position.tolist()
+        inside = [depth > -half, x > -half, x < half, depth < half][:walls]
+        assert all(inside)
+        assert y < 2.6
+        assert frames_seen(animation, camera) == 1
+        assert veiled(animation, camera) < 0.05
+
+
+def test_a_floor_far_below_is_not_in_the_picture_of_what_happens_on_a_shelf():
+    animation = hopping()
+    low, high = (points_of_interest(animation)[:, 1].amin() for _ in range(2))
+    assert low == pytest.approx(0, abs=1e-6)
+    raised = animation.scene.means + torch.tensor([0.0, 5.0, 0.0])
+    z = animation.states[0].clone()
+    z[:, 1] += 5
+    scene = animation.scene.replace(means=raised)
+    high = points_of_interest(Animation(scene, animation.times, {0: z}))
+    assert high[:, 1].amin() > 3
+    swept = swept_points(Animation(scene, animation.times, {0: z}), 0)
+    assert (high.amin(0) < swept.amin(0)).all()
+    assert (high.amax(0) > swept.amax(0)).all()
+
+
+def test_a_lone_object_is_in_the_middle_and_fills_the_picture():
+    alone = hopping(about=About(floor_is="assumed"))
+    usual, tight = default_camera(hopping(), (90, 90)), default_camera(alone, (90, 90))
+    points = points_of_interest(alone)
+    pixels, _ = tight.project(points)
+    low, high = pixels.amin(0), pixels.amax(0)
+    assert torch.allclose((low + high) / 2, torch.tensor([45.0, 45.0]).double(), atol=0.5)
+    assert (high - low).amax() == pytest.approx(81, abs=0.5)  # nine tenths
+    loose, _ = usual.project(points)
+    assert (loose.amax(0) - loose.amin(0)).amax() < 78
 
 
 def test_an_object_outside_of_the_picture_is_not_seen():

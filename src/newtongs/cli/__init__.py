@@ -21,6 +21,7 @@ from ..base.process import INTERRUPTED, interruptible, keep_freed
 from . import (  # noqa: F401  (each registers its commands)
     ablations,
     animate,
+    assistant,
     collider,
     continuing,
     convert,

@@ -222,7 +222,11 @@ class Animate(Picture):
     select: tuple[str, ...] = ("auto",)
     """Which object or objects to move: auto (the most object-like cluster above the floor), all,
     cluster:ID, id:K, box:x0,y0,z0,x1,y1,z1, sphere:x,y,z,r, circle:u,v,r, masks:FOLDER. In scene
-    coordinates."""
+    coordinates. With --namer also words, such as "the orange can"."""
+    namer: str | None = None
+    """Your own model that knows things in words: a program with its arguments, an address such as
+    http://127.0.0.1:8000/, or an .onnx file. It is shown a close-up of each thing (docs/words.md).
+    """
     velocity: tuple[float, ...] | None = None
     """Initial velocity x y z in physics units per second. Default: a toss, or a drop if the object
     is in the air; zero with --paper."""
@@ -405,6 +409,7 @@ class Animate(Picture):
                 cameras=cameras,
                 show_floor=not self.hide_floor,
                 shadow=self.shadow,
+                namer=self.namer,
                 progress=advance,
             )
 
@@ -450,6 +455,10 @@ class Animate(Picture):
         from ..pipeline.run import check_goal
         from ..pipeline.spec import SceneSpec
 
+        if self.namer is not None:
+            from ..pipeline.namers import open_namer
+
+            open_namer(self.namer)  # refuse it before anything is loaded
         spec = SceneSpec(
             tuple(self.objects()), self.physics, place=self.place(), loose=self.loose,
             copies=self.copies,

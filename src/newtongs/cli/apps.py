@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from tyro.extras import SubcommandApp
 
 ORDER = (
-    "animate", "studio", "inspect", "convert", "collider", "replay", "continue", "gallery",
+    "animate", "studio", "mcp", "inspect", "convert", "collider", "replay", "continue", "gallery",
     "factory", "data", "evaluate", "train", "train-context", "reproduce", "figure", "ablations",
     "generate", "l4gm",
 )  # fmt: skip

@@ -4,7 +4,8 @@ import json
 import os
 import sys
 from collections.abc import Callable, Iterable, Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager, redirect_stdout
+from io import StringIO
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -33,6 +34,11 @@ def print_table(table: "Table") -> None:
     if needed > console.width:
         console = Console(width=needed)
     console.print(table)
+
+
+def silent() -> AbstractContextManager[object]:
+    """While it is open, nothing is printed: what follows is the only output."""
+    return redirect_stdout(StringIO())
 
 
 def write_json(path: Path, content: Any) -> None:

@@ -2,29 +2,41 @@
 
 import json
 from collections.abc import Callable
+from contextlib import nullcontext
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, ClassVar
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar
 
 import tyro
 
 from ..base.errors import InputError
 from ..base.files import existing_file
 from .apps import app
-from .console import check_scene, check_target
+from .console import check_scene, check_target, silent, write_json
+from .scene_report import (
+    floors_json,
+    gaussians_json,
+    report_floors,
+    report_gaussians,
+    report_things,
+    things_json,
+)
 
 if TYPE_CHECKING:
     import torch
-    from rich.table import Table
     from rich.text import Text
 
     from ..pipeline.source import Source
+    from ..scene.gaussians import GaussianScene
+    from ..scene.world_frame import WorldFrame
     from ..segment.floor.finding import FloorPlane
     from ..segment.objects.clusters import Cluster
+    from ..views.overview import Overview
 
 THUMBNAIL = 44  # characters across in a terminal
-CLUSTERS_SHOWN = 10
-DRAWN = 4  # most alternatives drawn side by side
+DRAWN = 60  # things with a number and a close-up
+ALTERNATIVES = 8  # most floors drawn side by side
+STDOUT = Path("-")
 KINDS = (".json", ".safetensors")  # files without a scene
 
 
@@ -35,7 +47,7 @@ class Inspect:
 
     For a scene: counts, bounds, colour degree, the estimated up direction and floor with their
     alternatives, the object-like clusters with the values to pass to `newtongs animate --select`,
-    and a picture.
+    their sizes in metres and what they stand on, and a picture.
     """
 
     resumes: ClassVar[bool] = False
@@ -51,93 +63,149 @@ class Inspect:
     level: int | None = None
     """Level of detail of a lod-meta.json; 0 is the finest. Default: the finest level with at most 4
     million Gaussians."""
+    namer: str | None = None
+    """Your own model that names things: a program with its arguments, an address such as
+    http://127.0.0.1:8000/, or an .onnx file. The names are printed beside the things
+    (docs/words.md)."""
     thumbnail: Path | None = None
-    """Also write the picture to this .png: each object with its number, the axes, and a ruler on
-    the floor in physics units, as in --goal "land at X Z". If up or floor are in doubt, NAME_or.png
-    shows the alternatives side by side."""
+    """Also write the picture to this .png: each object that is visible with its number, the axes,
+    and a ruler on the floor in metres, as in --goal "land at X Z". NAME_things.png has a close-up
+    of every object. If up or floor are in doubt, NAME_or.png shows the alternatives side by side,
+    each with the flags that choose it."""
+    json: Path | None = None
+    """Also write everything as json to this file; - prints it, and nothing else."""
     plain: bool = False
     """Do not draw a picture in the terminal."""
 
     def run(self) -> None:
         """Detect the kind of file and describe it."""
+        self.check()
+        from ..pipeline.source import open_source
+        from ..samples import SCENES
+
+        kind = None if str(self.file) in SCENES else kind_of(self.file)
+        if kind is None:
+            with silent() if self.json == STDOUT else nullcontext():
+                report_levels(self.file)
+                found = self.describe(open_source(self.file, self.axes, self.level))
+            if self.json == STDOUT:
+                print(json.dumps(found, indent=1))
+            elif self.json is not None:
+                write_json(self.json, found)
+        elif self.json is not None:
+            raise InputError(f"--json describes a scene; {self.file} is none, leave --json out")
+        else:
+            kind(self.file)
+
+    def check(self) -> None:
+        """Refuse wrong names before anything is read."""
         if self.thumbnail is not None:
             check_target(self.thumbnail)
             if self.thumbnail.suffix != ".png":
                 raise InputError(
                     f"--thumbnail: expected a name ending in .png, got {self.thumbnail}"
                 )
+        if self.json is not None and self.json != STDOUT:
+            check_target(self.json)
         if self.file.suffix not in KINDS:
             check_scene(str(self.file))
-        from ..pipeline.source import open_source
-        from ..samples import SCENES
+        if self.namer is not None:
+            from ..pipeline.namers import open_namer
 
-        kind = None if str(self.file) in SCENES else kind_of(self.file)
-        if kind is not None:
-            kind(self.file)
-        else:
-            report_levels(self.file)
-            self.describe(open_source(self.file, self.axes, self.level))
+            open_namer(self.namer)
 
-    def describe(self, source: "Source") -> None:
-        """Describe a scene in text and one picture."""
-        from rich.console import Console
-
+    def describe(self, source: "Source") -> dict[str, Any]:
+        """Describe a scene in text and pictures; all of it again as json."""
+        from ..pipeline.prepare import main_frame
         from ..pipeline.source import floor_of
-        from ..scene.gaussians import quantiles
-        from ..scene.similarity import VISIBLE
-        from ..segment.objects.clusters import MOST_CLUSTERS, cluster
+        from ..pipeline.spec import SceneSpec
+        from ..segment.objects.clusters import cluster
+        from ..views.floor_flags import with_axes
+        from ..views.inventory import inventory
 
-        console, scene = Console(), source.scene
-        low, high = scene.bounds()
-        print(f"{len(scene):,} Gaussians, colour of SH degree {scene.sh_degree}")
-        print(f"bounds {numbers(low)} to {numbers(high)}")
+        scene = source.scene
+        report_gaussians(scene)
         if not source.ours:
             self.report_axes()
-        faint = (scene.opacities < VISIBLE).float().mean().item()
-        sizes = quantiles(scene.scales.amax(-1), (0.05, 0.5, 0.95))
-        print(f"largest radius of a Gaussian: {numbers(sizes)} (5, 50, 95 %); {faint:.0%} faint")
-        marked = [i for i in scene.object_ids if i >= 0]
-        if marked:
-            print(f"marked objects: {marked}; use --select id:{marked[0]}")
         floor = floor_of(source, self.up, self.floor)
-        report_floor(floor)
+        floors = with_axes(scene, [floor, *floor.alternatives])
+        report_floors(floors)
         clusters = cluster(scene, floor.carrying)
-        if clusters:
-            console.print(cluster_table(clusters))
-        if len(clusters) > CLUSTERS_SHOWN:
-            least = "at least " if len(clusters) >= MOST_CLUSTERS else ""
-            print(f"and {least}{len(clusters) - CLUSTERS_SHOWN} more that are less object-like")
-        self.draw(source, floor, clusters[:CLUSTERS_SHOWN])
+        world = main_frame(source, SceneSpec(up=self.up, floor_height=self.floor), floor)
+        entries = inventory(scene, world, clusters)
+        names = self.names(scene, world, floor)
+        report_things(entries, world, names)
+        numbered = self.draw(scene, world, clusters[:DRAWN], floors)
+        return {
+            "file": str(self.file), **gaussians_json(scene), **floors_json(floors),
+            "meters_per_unit": world.scale, "things": things_json(entries, numbered, names),
+            "pictures": [str(path) for path in self.pictures() if path.exists()],
+        }  # fmt: skip
 
-    def draw(self, source: "Source", floor: "FloorPlane", clusters: "list[Cluster]") -> None:
-        """Draw the overview and, if up or floor are in doubt, the alternatives."""
+    def names(
+        self, scene: "GaussianScene", world: "WorldFrame", floor: "FloorPlane"
+    ) -> dict[str, str]:
+        """What the namer calls the things, by their selectors; empty without a namer."""
+        if self.namer is None:
+            return {}
+        from ..pipeline.namers import open_namer
+        from ..pipeline.words import names_of
+        from ..segment.objects.things import things
+
+        return names_of(scene, world, things(scene, floor.carrying), open_namer(self.namer))
+
+    def draw(
+        self, scene: "GaussianScene", world: "WorldFrame", clusters: "list[Cluster]",
+        floors: "list[FloorPlane]",
+    ) -> dict[str, bool]:  # fmt: skip
+        """Draw everything; whether each selector's number is in the first picture."""
         from rich.console import Console
 
-        from ..pipeline.prepare import main_frame
-        from ..pipeline.spec import SceneSpec
-        from ..render import write_png
-        from ..views.overview import alternatives, overview
+        from ..views.overview import overview
 
-        console, scene = Console(), source.scene
-        if (self.plain or not console.is_terminal) and self.thumbnail is None:
-            return
-        spec = SceneSpec(up=self.up, floor_height=self.floor)
-        world = main_frame(source, spec, floor)
-        picture, step = overview(scene, world, clusters)
+        console = Console()
+        if self.thumbnail is None and (self.plain or not console.is_terminal):
+            return {}
+        seen = overview(scene, world, clusters)
         if not self.plain and console.is_terminal:
-            console.print(in_blocks(picture))
-        if self.thumbnail is None:
-            return
-        write_png(self.thumbnail, picture)
-        print(f"picture written to {self.thumbnail}: red numbers are x, blue numbers are z")
+            console.print(in_blocks(seen.picture))
+        if self.thumbnail is not None:
+            self.write(scene, world, clusters, floors, seen)
+        numbers = {sign.text for sign in seen.signs}
+        return {f"cluster:{c.id}": str(c.id) in numbers for c in clusters}
+
+    def write(
+        self, scene: "GaussianScene", world: "WorldFrame", clusters: "list[Cluster]",
+        floors: "list[FloorPlane]", seen: "Overview",
+    ) -> None:  # fmt: skip
+        """Write the pictures, and print what they show."""
+        from ..render import write_png
+        from ..views.overview import alternatives
+        from ..views.portraits import contact_sheet, portraits
+
+        overview, things, others = self.pictures()
+        write_png(overview, seen.picture)
+        print(f"picture written to {overview}: red numbers are x, blue numbers are z, in metres")
+        above = f", {seen.drop:.3g} m above the assumed floor" if seen.drop else ""
         print(
-            f"ruler: one line every {step:g} physics units, as in --goal; a scene unit is "
-            f"{world.scale:.3g} physics units"
+            f"ruler: one line every {seen.step:g} m, as in --goal{above}; a scene unit is "
+            f"{world.scale:.3g} m"
         )
-        if floor.doubt:
-            path = self.thumbnail.with_stem(self.thumbnail.stem + "_or")
-            write_png(path, alternatives(scene, (floor, *floor.alternatives)[:DRAWN]))
-            print(f"alternatives written to {path}")
+        if clusters:
+            write_png(things, contact_sheet(portraits(scene, world, clusters), clusters))
+            hidden = len(clusters) - len(seen.signs)
+            which = f"; {hidden} of them without a number in the picture" if hidden else ""
+            print(f"{len(clusters)} close-ups written to {things}{which}")
+        if floors[0].doubt:
+            write_png(others, alternatives(scene, floors[:ALTERNATIVES]))
+            print(f"alternatives with their flags written to {others}")
+
+    def pictures(self) -> list[Path]:
+        """Names of the overview, the close-ups and the alternatives; none without a thumbnail."""
+        stem = self.thumbnail
+        if stem is None:
+            return []
+        return [stem.with_stem(stem.stem + end) for end in ("", "_things", "_or")]
 
     def report_axes(self) -> None:
         """Print that the file was rotated to our axes, and how to change that."""
@@ -163,13 +231,6 @@ def report_levels(path: Path) -> None:
         return
     for level, gaussians in lod.levels(path).items():
         print(f"--level {level}: {gaussians:,} Gaussians")
-
-
-def report_floor(floor: "FloorPlane") -> None:
-    """Print up and floor, and what else they might be."""
-    print(f"floor: {floor.description}; at {floor.height:.4g} along up, score {floor.score:.2f}")
-    if floor.doubt:
-        print(f"doubt: {floor.doubt}")
 
 
 def kind_of(path: Path) -> Callable[[Path], None] | None:
@@ -237,25 +298,6 @@ def describe_animation(path: Path) -> None:
     for index in animation.states:
         print(f"object {index}: {int((animation.scene.ids == index).sum()):,} Gaussians")
     print(json.dumps(animation.about.to_json(), indent=1))
-
-
-def cluster_table(clusters: list) -> "Table":  # type: ignore[type-arg]
-    """The best clusters with the selectors to pass to --select."""
-    from rich.table import Table
-
-    table = Table(title="object-like clusters, best first", title_justify="left")
-    for heading in ("--select", "Gaussians", "centre", "size", "above the floor"):
-        table.add_column(heading, justify="left" if heading == "--select" else "right")
-    for c in clusters[:CLUSTERS_SHOWN]:
-        table.add_row(
-            f"cluster:{c.id}", f"{c.count:,}", numbers(c.center), numbers(c.size), f"{c.above:.3g}"
-        )
-    return table
-
-
-def numbers(x: "torch.Tensor") -> str:
-    """Format a few numbers briefly."""
-    return " ".join(f"{v:.3g}" for v in x.tolist())
 
 
 def in_blocks(picture: "torch.Tensor") -> "Text":

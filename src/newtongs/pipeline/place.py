@@ -24,6 +24,9 @@ from .spec import FloorOrigin, Place, SceneSpec
 TYPICAL_SCALE = 0.27  # lifted scale in physics units: the middle of the model's training range
 ODD = 3.0  # size ratio to the main object beyond which an object's own size sets the unit
 SUNK = 0.25  # fraction of its height an object may reach below an estimated floor, which then sinks
+# Height from which a lone object drops onto the floor assumed below it, over its own height. A film
+# shows all of the way: a fall by the whole height would leave a third of the picture to the object.
+FALL = 0.5
 OUR_SIZE = 0.9  # size of an object placed in a built-in scene, like that scene's own objects
 OUTSIDE = 0.02  # fraction of the background at either end that does not count for its extent
 INSIDE = 0.01  # fraction of an object inside other objects above which a warning is given
@@ -148,7 +151,7 @@ def settle(layout: Layout, spec: SceneSpec) -> Layout:
     elif origin is FloorOrigin.KNOWN:
         floor = found
     elif layout.floor.kind == "virtual" and layout.alone:
-        floor, origin, endless = low - size, FloorOrigin.BELOW_OBJECT, True
+        floor, origin, endless = low - FALL * size, FloorOrigin.BELOW_OBJECT, True
     else:
         if layout.floor.kind == "virtual" and not layout.moved:
             origin, endless = FloorOrigin.ASSUMED, layout.floor.plinth is None

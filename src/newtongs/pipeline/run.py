@@ -17,8 +17,9 @@ from ..physics.bodies import lowest
 from ..scene.animation import Animation
 from ..scene.cameras import Camera
 from ..scene.gaussians import GaussianScene
+from .namers import Namer
 from .prepare import Setup, moving, prepare
-from .source import Source
+from .source import Source, floor_of, open_source
 from .spec import (
     LONGEST,
     MOST_FPS,
@@ -31,6 +32,7 @@ from .spec import (
     single_object,
 )
 from .track import predicted_paths, predicted_track
+from .words import without_words
 
 # Velocities tried where ContextNND predicts the motion. A fast upward start is ambiguous to it: a
 # throw of many kinds, or weightlessness.
@@ -59,6 +61,7 @@ def animate(
     cameras: Sequence[Camera] | None = None,
     show_floor: bool = True,
     shadow: bool = True,
+    namer: Namer | str | None = None,
     progress: Progress | None = None,
     **one: Unpack[ObjectFields],
 ) -> Animation:
@@ -93,6 +96,8 @@ def animate(
         show_floor: draw floors, planes and boxes that are not visible in the capture.
         shadow: draw contact shadows under the objects. A capture already contains the shadows of
             frame 0; there only new ones are drawn.
+        namer: your own model, by which ``select`` may be words such as "the orange can"; see
+            :func:`newtongs.pipeline.namers.open_namer`.
         progress: called with (what, done, total) during longer work.
         **one: fields of the single :class:`ObjectSpec`.
 
@@ -115,7 +120,11 @@ def animate(
     times = frame_times(longest, fps, slow)
     if goal is not None:
         check_goal(goal, spec)
-    setup = prepare(scene, spec, progress=progress)
+    source, floor = open_source(scene), None
+    if namer is not None:
+        floor = floor_of(source, up, floor_height)
+        spec = without_words(spec, source, floor, namer)
+    setup = prepare(source, spec, floor=floor, progress=progress)
     if goal is not None:
         setup = aimed(setup, goal, frame_times(longest, fps), progress)
     states = setup.simulate(times, progress)
@@ -196,15 +205,23 @@ def frame_times(seconds: float, fps: float, slow: float = 1.0) -> Times:
 # --- a goal --------------------------------------------------------------------------------------
 
 
-def aimed(setup: Setup, goal: str, times: Times, progress: Progress | None = None) -> Setup:
+def aimed(
+    setup: Setup,
+    goal: str,
+    times: Times,
+    progress: Progress | None = None,
+    *,
+    only: Sequence[int] | None = None,
+) -> Setup:
     """Find the push that comes nearest to the goal, and return the setup with it.
 
     The model screens all candidates over a plain floor; the best are then simulated in the world.
     Objects that follow a prediction pass through obstacles, so screening alone decides for them.
+    All pushed objects have the goal, or ``only`` some of them.
     """
     aim, seconds, physics = Goal.parse(goal), float(times[-1]), setup.spec.physics
     options: dict[str, Any] = {"seconds": seconds, "fps": (len(times) - 1) / seconds}
-    for i in range(setup.layout.pushed):
+    for i in range(setup.layout.pushed) if only is None else only:
         if physics.predicted:
             options |= {"predict": predicted_paths, "ranges": FORESEEN}
         elif physics.contact == "world":
@@ -223,7 +240,12 @@ def check_goal(goal: str, spec: SceneSpec) -> None:
     Goal.parse(goal)
     if spec.copies > 1:
         raise InputError(f"{argument('goal')} is for one object; leave out {argument('copies')}")
-    for i, one in enumerate(spec.objects):
+    refuse_motions(spec.objects)
+
+
+def refuse_motions(objects: Sequence[ObjectSpec]) -> None:
+    """A named motion sets the path itself, so no push can aim the object."""
+    for i, one in enumerate(objects):
         if one.motion is not None:
             raise InputError(
                 f"object {i} follows motion {one.motion}, so it takes no push; leave out the "

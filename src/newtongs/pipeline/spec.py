@@ -39,7 +39,7 @@ SLOWEST = 20.0  # times slower than real time
 ARGUMENTS = (  # of animate besides the fields of an object, for errors
     "objects", "copies", "place", "physics", "seconds", "fps", "slow", "goal", "loose", "complete",
     "solids", "up", "floor_height", "meters_per_unit", "cameras", "show_floor", "shadow",
-    "progress",
+    "namer", "progress",
 )  # fmt: skip
 
 
@@ -62,7 +62,7 @@ class ObjectSpec:
 
     select: str = "auto"
     """Which Gaussians: auto, all, cluster:ID, id:K, box:..., sphere:..., circle:..., masks:DIR, or
-    a typed selector from :mod:`newtongs.segment.selectors`."""
+    a typed selector from :mod:`newtongs.segment.selectors`; with a namer also words."""
     velocity: Vector | Sequence[float] | None = None
     """Initial velocity, physics units per second. Default: a toss, or a drop if the object is in
     the air; zero with :data:`PAPER`."""
@@ -212,7 +212,7 @@ class FloorOrigin(StrEnum):
     GIVEN = "as given"
     ASSUMED = "assumed"
     """The scene has no visible floor; a virtual one lies under it."""
-    BELOW_OBJECT = "assumed, the object's height below it"
+    BELOW_OBJECT = "assumed, half the object's height below it"
     """Likewise, and the scene contains only the object."""
 
     @property

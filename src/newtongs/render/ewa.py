@@ -21,7 +21,7 @@ from torch import Tensor
 from ..base.jit import compiled
 from ..base.process import Share, sharing
 from ..base.types import Array
-from ..scene import Camera
+from ..scene import Camera, GaussianScene
 from ..scene.frames import AnimatedScene, Frame
 from . import ewa_project, ewa_tiles
 from .ewa_project import BLUE, RECORD, RED, Indices, Layer, Pinhole, Splats, depth_slopes
@@ -185,6 +185,18 @@ def labels_alone(
     else:
         everywhere = labelled(scenes, cameras, background, slots, objects)
         yield from (labels for _, labels in everywhere)
+
+
+@torch.no_grad()
+def visible_slots(scene: GaussianScene, camera: Camera, slots: Any, objects: int) -> Array:
+    """The slot ``(H, W)`` that each pixel shows, see :class:`Labels`; of a scene at rest."""
+    splat, labels = splat_inputs(scene, camera, (0.0, 0.0, 0.0)), Labels.empty(camera)
+    with sharing() as share:
+        layer = projected(splats_of(splat), view_of(camera), share)
+        flat = np.zeros((len(layer.rows), 2), np.float32)  # depths are not asked for
+        labelling = Labelling(slots[layer.rows], flat, objects, *labels)
+        draw_layer(layer, camera, array(splat.background), share, labelling)
+    return np.asarray(labels.slot)
 
 
 @torch.no_grad()

@@ -49,8 +49,13 @@ def to_bytes(frame: Frame) -> Bytes:
 def write_png(path: Path | str, frame: Frame) -> None:
     """Write one picture."""
     path = _ending(path, {".png": None})[0]
-    data = _png(to_bytes(frame))
+    data = png_bytes(frame)
     write_atomically(path, lambda f: f.write(data))
+
+
+def png_bytes(frame: Frame) -> bytes:
+    """One picture as the contents of a png."""
+    return _png(to_bytes(frame))
 
 
 def contact_sheet(frames: Iterable[Frame], columns: int, path: Path | str) -> None:

@@ -10,7 +10,14 @@ from torch import Tensor
 from ..base.errors import InputError
 from ..base.types import Progress, StateTensor, Times, Vec3
 from ..pipeline.prepare import Setup, main_frame, prepare, world_rates
-from ..pipeline.run import frame_times
+from ..pipeline.run import (
+    aimed,
+    frame_times,
+    misses,
+    most_seconds,
+    refuse_motions,
+    until_rest,
+)
 from ..pipeline.source import Source, floor_of, open_source
 from ..pipeline.spec import ObjectSpec, SceneSpec, Vector
 from ..scene.animation import Animation
@@ -237,6 +244,20 @@ class Session:
         pushes[index] = changed(pushes[index], **fields)
         self.choose(pushes=tuple(pushes))
 
+    def aim(self, index: int, goal: str) -> float:
+        """Set the push that brings an object nearest to a goal, as :func:`newtongs.animate` does.
+
+        The push is part of the recipe afterwards, like one set by hand. Returns the distance by
+        which the object misses the goal, physics units.
+        """
+        self._require(index)
+        refuse_motions(self._recipe.pushes[index : index + 1])
+        times = frame_times(self._recipe.seconds, self._recipe.fps)
+        found = aimed(self.setup, goal, times, self.progress, only=[index])
+        velocity, spin = world_rates(found.bodies[index].z0)
+        self.push(index, velocity=velocity, spin=spin)
+        return misses(self.setup, goal, self.states())[index]
+
     def _try_objects(self, pushes: tuple[ObjectSpec, ...]) -> None:
         """Choose objects, and undo the choice if they cannot be extracted."""
         before = self._recipe
@@ -296,6 +317,12 @@ class Session:
                 self._compiled = Compiled(setup)
             self._followed = self._recipe, *self._compiled.run(setup, self._recipe)
         return self._followed[1:]
+
+    def run_until_rest(self) -> None:
+        """Set the length to that of :func:`newtongs.animate`: until everything rests."""
+        self.choose(seconds=most_seconds(None, self._recipe.pushes, self._recipe.physics))
+        times, _ = until_rest(*self._run())
+        self.choose(seconds=float(times[-1]))
 
     def animation(self) -> Animation:
         """The animation that :func:`newtongs.animate` makes of the recipe, with any kicks."""

@@ -2,6 +2,7 @@
 
 import math
 from collections.abc import Sequence
+from typing import TypeAlias
 
 import torch
 from torch import Tensor
@@ -11,6 +12,7 @@ from ..scene.cameras import Camera
 from ..scene.world_frame import WorldFrame
 
 Color = tuple[float, float, float]
+Plate: TypeAlias = tuple[int, int, int, int]  # left, top, right, bottom in pixels, half open
 WHITE, BLACK = (1.0, 1.0, 1.0), (0.0, 0.0, 0.0)
 ON_LIGHT, ON_DARK = (0.35, 0.35, 0.4), (0.95, 0.95, 1.0)  # lines of the ruler
 DARK = 0.5  # mean of a pixel's channels below which it is dark
@@ -18,13 +20,14 @@ AXES: dict[str, Color] = {"x": (0.85, 0.1, 0.1), "y": (0.1, 0.6, 0.1), "z": (0.1
 AXIS, SHORTEST = 0.07, 14.0  # length of an axis over the picture's height; in pixels, at least
 PLATE = 0.75  # opacity of the white disc behind the axes
 WIDE = 480  # width in pixels from which numbers are drawn larger
-TICKS = 6  # approximate number of ruler lines across the framed region
+TICKS = 9  # approximate number of ruler lines across the framed region
 HIDDEN = 1.02  # ratio to the picture's depth from which a line is hidden
 # Five rows of three dots each, in octal digits from the top.
 GLYPHS = {
     "0": "75557", "1": "26227", "2": "71747", "3": "71717", "4": "55711", "5": "74717",
     "6": "74757", "7": "71122", "8": "75757", "9": "75717", ".": "00002", "-": "00700",
     "x": "05255", "y": "05527", "z": "07247", " ": "00000", "?": "71202",
+    "f": "34644", "l": "62227", "o": "07557", "p": "07574", "r": "07444", "u": "05557",
 }  # fmt: skip
 
 
@@ -38,7 +41,7 @@ def write_text(
     dots = torch.tensor(bits)
     dots = torch.nn.functional.pad(dots, (1, 0, 1, 1)).bool()
     dots = dots.repeat_interleave(size, 0).repeat_interleave(size, 1)
-    top, left = (round(float(c) - n / 2) for c, n in zip(at[::-1], dots.shape, strict=True))
+    left, top, *_ = plate_of(text, at, size)
     y, x = torch.meshgrid(*(torch.arange(n) for n in dots.shape), indexing="ij")
     y, x = y + top, x + left
     inside = (y >= 0) & (y < picture.shape[0]) & (x >= 0) & (x < picture.shape[1])
@@ -46,6 +49,11 @@ def write_text(
         picture[y[inside], x[inside]] = picture.new_tensor(behind)
     shown = inside & dots
     picture[y[shown], x[shown]] = picture.new_tensor(color)
+
+
+def text_size(text: str, size: int) -> tuple[int, int]:
+    """Width and height in pixels of a text and its plate, see :func:`write_text`."""
+    return size * (4 * len(text) + 1), size * 7
 
 
 def draw_line(
@@ -92,8 +100,8 @@ def line_in_space(
     _dots(picture, flat % camera.width, flat // camera.width, color, strength)
 
 
-def axis_cross(picture: Tensor, camera: Camera, world: WorldFrame) -> None:
-    """The physics frame's axes as seen by the camera, in the lower left corner."""
+def axis_cross(picture: Tensor, camera: Camera, world: WorldFrame) -> Plate:
+    """The physics frame's axes as seen by the camera, in the lower left corner; where that is."""
     length = max(AXIS * picture.shape[0], SHORTEST)
     corner = (1.5 * length, picture.shape[0] - 1.5 * length)
     _lighten(picture, corner, 1.4 * length)
@@ -106,6 +114,7 @@ def axis_cross(picture: Tensor, camera: Camera, world: WorldFrame) -> None:
             draw_line(picture, [c + shift for c in corner], [c + shift for c in tip], color)
         named = [c + (length + 9) * float(d) for c, d in zip(corner, seen[:2], strict=True)]
         write_text(picture, name, named, color=color, behind=None)
+    return 0, int(picture.shape[0] - 3 * length), int(3 * length), picture.shape[0]
 
 
 def _lighten(picture: Tensor, middle: Sequence[float], radius: float) -> None:
@@ -117,36 +126,52 @@ def _lighten(picture: Tensor, middle: Sequence[float], radius: float) -> None:
 
 def ruler(
     picture: Tensor, camera: Camera, world: WorldFrame, low: Vec3, high: Vec3,
-    depth: Tensor | None = None,
-) -> float:  # fmt: skip
+    depth: Tensor | None = None, taken: Sequence[Plate] = (),
+) -> tuple[float, list[Plate]]:  # fmt: skip
     """Draw lines of x and z on the floor with their numbers, from one corner ``(3,)`` to another.
 
-    Both are in the physics frame. Returns the step: 1, 2 or 5 times a power of ten.
+    Both are in the physics frame. The numbers are on the sides next to the camera, and not where
+    the picture is ``taken``. Returns the step, 1, 2 or 5 times a power of ten, and what is taken
+    now.
     """
     step, size = ruler_step(low, high), 2 if camera.width >= WIDE else 1
     ends = [(round(float(low[i]) / step), round(float(high[i]) / step)) for i in (0, 2)]
     digits = max(0, -math.floor(math.log10(step) + 1e-9))
-    written: list[list[float]] = []
+    eye = world.to_physics(camera.position.double())[[0, 2]] / step
+    written = list(taken)
     for axis, other in ((0, 1), (1, 0)):
         for k in range(ends[axis][0], ends[axis][1] + 1):
             a, b = (_on_floor(world, step, axis, k, ends[other][side]) for side in (0, 1))
             line_in_space(picture, camera, a, b, depth=depth, strength=0.45)
-            past = _on_floor(world, step, axis, k, ends[other][1] + 0.35)
+            near = eye[other] > sum(ends[other]) / 2
+            edge = ends[other][1] + 0.35 if near else ends[other][0] - 0.35
+            past = _on_floor(world, step, axis, k, edge)
             at, far = camera.project(past)
             number = f"{k * step + 0.0:.{digits}f}"
-            if far > 0 and _is_free(at.tolist(), len(number), size, written):
+            plate = plate_of(number, at.tolist(), size) if far > 0 else None
+            if plate and inside(plate, picture) and not any(overlap(plate, p) for p in written):
                 name = "xz"[axis]
                 write_text(picture, number, at.tolist(), color=WHITE, behind=AXES[name], size=size)
-                written.append([*at.tolist(), len(number)])
-    return step
+                written.append(plate)
+    return step, written
 
 
-def _is_free(at: Sequence[float], digits: int, size: int, written: list[list[float]]) -> bool:
-    """Whether a number at (x, y) would overlap none of those ``written`` (x, y, digits)."""
-    return all(
-        abs(at[0] - x) >= 2 * size * (digits + n) or abs(at[1] - y) >= 7 * size
-        for x, y, n in written
-    )
+def plate_of(text: str, at: Sequence[float], size: int) -> Plate:
+    """Where a text centred at (x, y) is drawn."""
+    width, height = text_size(text, size)
+    left, top = round(float(at[0]) - width / 2), round(float(at[1]) - height / 2)
+    return left, top, left + width, top + height
+
+
+def overlap(a: Plate, b: Plate) -> bool:
+    """Whether two plates share a pixel."""
+    return a[0] < b[2] and b[0] < a[2] and a[1] < b[3] and b[1] < a[3]
+
+
+def inside(plate: Plate, picture: Tensor) -> bool:
+    """Whether a plate is all in a picture ``(H, W, 3)``."""
+    left, top, right, bottom = plate
+    return left >= 0 and top >= 0 and right <= picture.shape[1] and bottom <= picture.shape[0]
 
 
 def ruler_step(low: Vec3, high: Vec3) -> float:

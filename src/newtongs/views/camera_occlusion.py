@@ -20,8 +20,7 @@ from ..render.scenes import render
 from ..scene import Camera, GaussianScene, join
 from ..scene.animation import Animation
 from ..scene.frames import FIRST, AnimatedScene
-from .framing import pushed
-from .viewpoints import small
+from .framing import pushed, small
 
 EXTENT = 3.0  # radius of a Gaussian in standard deviations
 REACH = 0.05  # of the distance to the pushed objects: Gaussians nearer than this are in the way

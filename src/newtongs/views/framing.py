@@ -21,6 +21,9 @@ MARGIN = 0.9  # fraction of the picture that the motion fills, at most
 ROOM = 0.08  # free space around the object over its size
 TURN = 90.0  # degrees that a camera moves around the motion in a film
 FOLLOWED = 0.55  # fraction of the picture that a followed object fills
+AROUND = 1.7  # times as large: what is shown of a shelf around a motion on it
+PIXELS = 96  # longer side of a small picture
+CENTERED = 8  # steps until the motion is in the middle; each leaves a fraction of the error
 SMOOTH = 0.25  # seconds: standard deviation of the smoothing of such a camera's path
 
 
@@ -40,19 +43,35 @@ def default_camera(
     width, height = size
     return fit_camera(
         points_of_interest(animation), animation.world.up, width=width, height=height, fov=fov,
-        azimuth=azimuth, elevation=elevation,
+        azimuth=azimuth, elevation=elevation, centered=is_alone(animation),
     )  # fmt: skip
 
 
+def is_alone(animation: Animation) -> bool:
+    """Whether nothing but its objects and an assumed floor is there, so that they fill a picture.
+
+    Elsewhere the box around the motion is in the middle, which leaves room for its surroundings.
+    """
+    return animation.about.floor_is.startswith("assumed")
+
+
 def points_of_interest(animation: Animation) -> Vec3:
-    """Points ``(N, 3)`` that a picture of the motion should show: objects, floor under them."""
+    """Points ``(N, 3)`` that a picture of the motion should show: objects, floor under them.
+
+    A floor that is farther below than the whole motion is large has no part in it: a pot that is
+    pushed along a shelf would be a dot above it.
+    """
     up, floor = animation.world.up, animation.world.floor
     if animation.states:
         boxes = torch.cat([swept_points(animation, i) for i in animation.states]).cpu()
     else:
         boxes = corners(*animation.scene.bounds()).double().cpu()
-    feet = boxes - ((boxes @ up) - floor).unsqueeze(-1) * up
-    return torch.cat([boxes, feet[(boxes @ up) > floor]])
+    above = (boxes @ up) - floor
+    if above.amin() > (boxes.amax(0) - boxes.amin(0)).norm():
+        middle = (boxes.amin(0) + boxes.amax(0)) / 2
+        return middle + AROUND * (boxes - middle)
+    feet = boxes - above.unsqueeze(-1) * up
+    return torch.cat([boxes, feet[above > 0]])
 
 
 def orbit_path(
@@ -169,16 +188,25 @@ def fit_camera(
     azimuth: float = 0.0,
     elevation: float = ELEVATION,
     margin: float = MARGIN,
+    centered: bool = False,
 ) -> Camera:
     """The nearest camera that sees all ``points`` (N, 3).
 
     It stands at ``azimuth`` degrees around ``up``, zero on the side of the physics frame's z, and
     looks down at ``elevation`` degrees. ``margin`` is the fraction of the picture that they fill.
+    It looks at the middle of the box around the points; if ``centered``, to where what it sees of
+    them is in the middle of the picture, and from nearer.
     """
     x = points.double()
     target, out = (x.amin(0) + x.amax(0)) / 2, outward(up, azimuth, elevation)
     sees: dict[str, Any] = {"width": width, "height": height, "fov": fov, "up": up.tolist()}
-    r = fitting_distance(x - target, look_at(target + out, target, **sees), fov, margin)
+    probe = look_at(target + out, target, **sees)
+    r = fitting_distance(x - target, probe, fov, margin)
+    for _ in range(CENTERED if centered else 0):
+        pixels, _ = look_at(target + r * out, target, **sees).project(x)
+        off = (pixels.amin(0) + pixels.amax(0) - pixels.new_tensor([width, height])) / 2
+        target = target + r * (off / probe.K[0, 0]) @ probe.w2c[:2, :3].to(off)
+        r = fitting_distance(x - target, probe, fov, margin)
     return look_at(target + r * out, target, **sees)
 
 
@@ -198,6 +226,21 @@ def fitting_distance(x: Vec3, camera: Camera, fov: float, margin: float = MARGIN
     slope = math.tan(math.radians(fov) / 2) * margin
     wide = across_.abs() * camera.height / camera.width
     return max((torch.maximum(wide, down.abs()) / slope - ahead).max().item(), 1e-6)
+
+
+def small(camera: Camera) -> Camera:
+    """The same view in fewer pixels."""
+    width, height = small_size(camera.width, camera.height)
+    scale = torch.tensor([[width / camera.width], [height / camera.height], [1.0]])
+    return Camera(camera.K * scale.to(camera.K), camera.w2c, width, height)
+
+
+def small_size(width: int, height: int) -> tuple[int, int]:
+    """The size of a small picture of the same aspect ratio."""
+    return (
+        max(1, round(PIXELS * width / max(width, height))),
+        max(1, round(PIXELS * height / max(width, height))),
+    )
 
 
 def corners(low: Tensor, high: Tensor) -> Vec3:

@@ -18,24 +18,28 @@ from ..scene import Camera, GaussianScene, join
 from ..scene.animation import Animation
 from ..scene.frames import AnimatedScene
 from ..scene.gaussians import color_to_sh
+from .camera_occlusion import veiled
 from .framing import (
     AZIMUTH,
     ELEVATION,
     FIELD,
     default_camera,
     fit_camera,
+    is_alone,
     points_of_interest,
     pushed,
+    small,
+    small_size,
 )
 
-PIXELS = 96  # longer side of these pictures
-MOST = 60_000  # Gaussians in them
+MOST = 60_000  # Gaussians in a small picture
 LEAST = 0.5  # pixels: an object smaller than this counts as this large
 FRAMES = 9  # drawn to compare angles
 SHOWN = 0.2  # fraction of an object that must be visible for it to count in a frame
 FINE = 0.6  # mean visible fraction from which the usual angle is taken without a search
 GAIN = 0.15  # by which another angle must be better
 ALIKE = 0.95  # of the best counts as equally good
+VEILED = 0.05  # of the picture: with more of it hidden by what is around the camera, that is inside
 
 
 class Viewpoint(NamedTuple):
@@ -49,10 +53,10 @@ class Viewpoint(NamedTuple):
 
 
 # In order of preference: from the side before from above, near the usual direction before opposite.
-# A wide field sees as much from nearer, in front of the wall of a small room.
+# A wide field sees as much from nearer, before the wall of a small room and not behind it.
 CANDIDATES = [
     Viewpoint((AZIMUTH + turn) % 360, elevation, fov)
-    for fov in (FIELD, 75.0)
+    for fov in (FIELD, 75.0, 95.0)
     for elevation in (ELEVATION, 32.0, 52.0)
     for turn in (0, 30, -30, 60, -60, 90, -90, 120, -120, 150, -150, 180)
 ]
@@ -76,31 +80,39 @@ def picture_at(
 
 @one_thread()
 def clear_viewpoint(animation: Animation, size: Sequence[int] = (512, 512)) -> Viewpoint:
-    """The usual angles if they suffice; otherwise those from which most is visible."""
+    """The usual angles if they suffice; otherwise those from which most is visible.
+
+    A camera in a wall, in furniture, or right behind something else does not suffice.
+    """
     if not animation.states:
         return Viewpoint()
     silhouette, points = (
         _Silhouette.of(animation, FRAMES, among=False),
         points_of_interest(animation),
     )
-    width, height = _small_size(*size)
+    width, height = small_size(*size)
+
+    def at(view: Viewpoint) -> Camera:
+        return fit_camera(
+            points, animation.world.up, width=width, height=height, fov=view.fov,
+            azimuth=view.azimuth, elevation=view.elevation, centered=is_alone(animation),
+        )  # fmt: skip
 
     def looked(view: Viewpoint) -> Viewpoint:
-        camera = fit_camera(
-            points, animation.world.up, width=width, height=height, fov=view.fov,
-            azimuth=view.azimuth, elevation=view.elevation,
-        )  # fmt: skip
-        return view._replace(seen=float(silhouette.seen(camera).mean()))
+        return view._replace(seen=float(silhouette.seen(at(view)).mean()))
+
+    def is_free(view: Viewpoint) -> bool:
+        return veiled(animation, at(view)) < VEILED
 
     usual = looked(Viewpoint())
-    best = usual if usual.seen >= FINE else _best([usual, *map(looked, CANDIDATES)])
-    return best if best.seen > usual.seen + GAIN else usual
-
-
-def _best(views: Sequence[Viewpoint]) -> Viewpoint:
-    """The first that is nearly as good as the best: they are in order of preference."""
+    free = is_free(usual)
+    if free and usual.seen >= FINE:
+        return usual
+    views = [usual, *map(looked, CANDIDATES)]
     most = max(view.seen for view in views)
-    return next(view for view in views if view.seen >= ALIKE * most)
+    good = [view for view in views if view.seen >= ALIKE * most]
+    best = next(filter(is_free, good), good[0])
+    return best if best.seen > usual.seen + GAIN or not free else usual
 
 
 @one_thread()
@@ -139,7 +151,7 @@ class _Silhouette(NamedTuple):
         frames = sorted({round(t) for t in torch.linspace(0, last, count).tolist()})
         ours = torch.isin(scene.ids, torch.tensor(pushed(animation)).to(scene.ids))
         moving = torch.isin(scene.ids, torch.tensor(list(animation.states)).to(scene.ids))
-        things, rest = _drawn(scene, ours, 1.0), _drawn(scene, ~(ours if among else moving), 0.0)
+        things, rest = in_grey(scene, ours, 1.0), in_grey(scene, ~(ours if among else moving), 0.0)
         return cls(
             frames, _moving(animation, frames, things, rest), _moving(animation, frames, things)
         )
@@ -152,31 +164,37 @@ class _Silhouette(NamedTuple):
         return torch.tensor(inside) * shown / whole.clamp_min(LEAST)
 
 
-class _Drawn(NamedTuple):
-    """Some rows of a scene, in one colour."""
+class Drawn(NamedTuple):
+    """Some rows of a scene, for small pictures."""
 
     rows: Tensor
     scene: GaussianScene
 
 
-def _drawn(scene: GaussianScene, mask: Tensor, grey: float) -> _Drawn:
+def in_grey(scene: GaussianScene, mask: Tensor, grey: float) -> Drawn:
     """The marked Gaussians in one colour; of very many a subset, enlarged to compensate."""
     rows = mask.nonzero().squeeze(-1)
-    step = -(-len(rows) // MOST) or 1
+    few = fewer(scene, rows)
+    sh = color_to_sh(torch.full((len(few.rows), 3), grey))
+    return few._replace(scene=few.scene.replace(sh=sh))
+
+
+def fewer(scene: GaussianScene, rows: Tensor, most: int = MOST) -> Drawn:
+    """Of ``rows`` that are very many a subset, enlarged to compensate, with plain colours."""
+    step = -(-len(rows) // most) or 1
     rows = rows[::step]
     log_scales, thin = scene.log_scales[rows], scene.log_scales[rows].argmin(-1, keepdim=True)
     wider = torch.full_like(log_scales, 0.5 * math.log(step)).scatter_(1, thin, 0.0)
-    sh = color_to_sh(torch.full((len(rows), 3), grey))
-    return _Drawn(
+    return Drawn(
         rows,
         GaussianScene(
             scene.means[rows], scene.quats[rows], log_scales + wider, scene.logits[rows],
-            sh, scene.ids[rows],
+            scene.sh[rows, :1], scene.ids[rows],
         ),
     )  # fmt: skip
 
 
-def _moving(animation: Animation, frames: list[int], *parts: _Drawn) -> AnimatedScene:
+def _moving(animation: Animation, frames: list[int], *parts: Drawn) -> AnimatedScene:
     """A few frames of them. The first is frame 0, which presence needs."""
     scene, presence = join(*(p.scene for p in parts)), animation.presence
     there = set(scene.object_ids)
@@ -201,18 +219,3 @@ def _inside(means: Tensor, camera: Camera) -> float:
     (x, y), depth = camera.project(means)[0].unbind(-1), camera.project(means)[1]
     inside = (depth > 0) & (x >= 0) & (x <= camera.width) & (y >= 0) & (y <= camera.height)
     return float(inside.double().mean())
-
-
-def _small_size(width: int, height: int) -> tuple[int, int]:
-    """The size of a small picture of the same aspect ratio."""
-    return (
-        max(1, round(PIXELS * width / max(width, height))),
-        max(1, round(PIXELS * height / max(width, height))),
-    )
-
-
-def small(camera: Camera) -> Camera:
-    """The same view in fewer pixels."""
-    width, height = _small_size(camera.width, camera.height)
-    scale = torch.tensor([[width / camera.width], [height / camera.height], [1.0]])
-    return Camera(camera.K * scale.to(camera.K), camera.w2c, width, height)

@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor
 
-from ...base.errors import InputError, unknown_name
+from ...base.errors import InputError, argument, unknown_name
 from ...scene.cameras import Camera
 from ...scene.gaussians import BACKGROUND, GaussianScene
 from ..floor.finding import FloorPlane
@@ -71,9 +71,8 @@ def select(
     ==============================  ===========================================================
     """
     word, _, rest = spec.strip().partition(":")
-    if word not in EXAMPLES:
-        wrong = unknown_name("selection", word, EXAMPLES)
-        raise InputError(f"{wrong}; for example auto, cluster:0 or {EXAMPLES['box']}")
+    if not is_selector(spec):
+        raise _no_selector(spec.strip(), word)
     if bool(rest) != (":" in EXAMPLES[word]):
         raise _malformed(word, spec)
     if not len(scene):
@@ -82,6 +81,19 @@ def select(
     if word != "all":
         _check_above(scene, chosen, floor)
     return chosen
+
+
+def is_selector(spec: str) -> bool:
+    """Whether a text is meant as a selector; any other names a thing in words."""
+    return spec.strip().partition(":")[0] in EXAMPLES
+
+
+def _no_selector(spec: str, word: str) -> InputError:
+    example = f"for example auto, cluster:0 or {EXAMPLES['box']}"
+    namer = f"{argument('namer')} names a model of yours that knows things in words"
+    if " " in spec:
+        return InputError(f"cannot select {spec[:60]!r}; give a selector, {example}; or {namer}")
+    return InputError(f"{unknown_name('selection', word, EXAMPLES)}; {example}; {namer}")
 
 
 def _malformed(word: str, spec: str) -> InputError:
