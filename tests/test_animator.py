@@ -174,11 +174,11 @@ def test_directions_do_not_depend_on_how_the_scene_lies():
         assert torch.allclose(start, torch.tensor([0.5, 3.0, 0.2]).double(), atol=0.25)
 
 
-def test_a_lone_object_hangs_its_height_above_an_assumed_floor():
+def test_a_lone_object_hangs_half_its_height_above_an_assumed_floor():
     thing = moved(box(), shift=torch.tensor([3.0, 5.0, 1.0]))
     animation = newtongs.animate(thing, up=(0, 1, 0), seconds=0.25)
     low, high = extent(thing, animation.world.up)
-    assert low - animation.world.floor == pytest.approx(high - low, rel=1e-3)
+    assert low - animation.world.floor == pytest.approx((high - low) / 2, rel=1e-3)
     assert torch.equal(animation.scene.means[: len(thing)], thing.means)
     assert len(animation.scene) > len(thing)  # the disc
     bare = newtongs.animate(thing, up=(0, 1, 0), seconds=0.25, show_floor=False)

@@ -135,11 +135,11 @@ class Inspect:
         entries = inventory(scene, world, clusters)
         names = self.names(scene, world, floor)
         report_things(entries, world, names)
-        numbered = self.draw(scene, world, clusters[:DRAWN], floors)
+        numbered, written = self.draw(scene, world, clusters[:DRAWN], floors)
         return {
             "file": str(self.file), **gaussians_json(scene), **floors_json(floors),
             "meters_per_unit": world.scale, "things": things_json(entries, numbered, names),
-            "pictures": [str(path) for path in self.pictures() if path.exists()],
+            "pictures": [str(path) for path in written],
         }  # fmt: skip
 
     def names(
@@ -157,55 +157,23 @@ class Inspect:
     def draw(
         self, scene: "GaussianScene", world: "WorldFrame", clusters: "list[Cluster]",
         floors: "list[FloorPlane]",
-    ) -> dict[str, bool]:  # fmt: skip
-        """Draw everything; whether each selector's number is in the first picture."""
+    ) -> tuple[dict[str, bool], list[Path]]:  # fmt: skip
+        """Draw everything; whether each selector's number is in the first picture, and files."""
         from rich.console import Console
 
         from ..views.overview import overview
 
         console = Console()
         if self.thumbnail is None and (self.plain or not console.is_terminal):
-            return {}
+            return {}, []
         seen = overview(scene, world, clusters)
         if not self.plain and console.is_terminal:
             console.print(in_blocks(seen.picture))
-        if self.thumbnail is not None:
-            self.write(scene, world, clusters, floors, seen)
         numbers = {sign.text for sign in seen.signs}
-        return {f"cluster:{c.id}": str(c.id) in numbers for c in clusters}
-
-    def write(
-        self, scene: "GaussianScene", world: "WorldFrame", clusters: "list[Cluster]",
-        floors: "list[FloorPlane]", seen: "Overview",
-    ) -> None:  # fmt: skip
-        """Write the pictures, and print what they show."""
-        from ..render import write_png
-        from ..views.overview import alternatives
-        from ..views.portraits import contact_sheet, portraits
-
-        overview, things, others = self.pictures()
-        write_png(overview, seen.picture)
-        print(f"picture written to {overview}: red numbers are x, blue numbers are z, in metres")
-        above = f", {seen.drop:.3g} m above the assumed floor" if seen.drop else ""
-        print(
-            f"ruler: one line every {seen.step:g} m, as in --goal{above}; a scene unit is "
-            f"{world.scale:.3g} m"
-        )
-        if clusters:
-            write_png(things, contact_sheet(portraits(scene, world, clusters), clusters))
-            hidden = len(clusters) - len(seen.signs)
-            which = f"; {hidden} of them without a number in the picture" if hidden else ""
-            print(f"{len(clusters)} close-ups written to {things}{which}")
-        if floors[0].doubt:
-            write_png(others, alternatives(scene, floors[:ALTERNATIVES]))
-            print(f"alternatives with their flags written to {others}")
-
-    def pictures(self) -> list[Path]:
-        """Names of the overview, the close-ups and the alternatives; none without a thumbnail."""
-        stem = self.thumbnail
-        if stem is None:
-            return []
-        return [stem.with_stem(stem.stem + end) for end in ("", "_things", "_or")]
+        numbered = {f"cluster:{c.id}": str(c.id) in numbers for c in clusters}
+        if self.thumbnail is None:
+            return numbered, []
+        return numbered, write_pictures(self.thumbnail, scene, world, clusters, floors, seen)
 
     def report_axes(self) -> None:
         """Print that the file was rotated to our axes, and how to change that."""
@@ -220,6 +188,36 @@ class Inspect:
                 else f"as its format defines; give --axes {OURS} if it is upside down"
             )
             print(f"axes: {stored.upper()} in the file, rotated to {OURS}; {reason}")
+
+
+def write_pictures(
+    path: Path, scene: "GaussianScene", world: "WorldFrame", clusters: "list[Cluster]",
+    floors: "list[FloorPlane]", seen: "Overview",
+) -> list[Path]:  # fmt: skip
+    """Write the overview, the close-ups and, in doubt, the alternatives; print what they show."""
+    from ..render import write_png
+    from ..views.overview import alternatives
+    from ..views.portraits import contact_sheet, portraits
+
+    written = [path]
+    write_png(path, seen.picture)
+    above = f", {seen.drop:.3g} m above the assumed floor" if seen.drop else ""
+    print(f"picture written to {path}: red numbers are x, blue numbers are z, in metres")
+    print(
+        f"ruler: one line every {seen.step:g} m, as in --goal{above}; a scene unit is "
+        f"{world.scale:.3g} m"
+    )
+    if clusters:
+        written.append(path.with_stem(path.stem + "_things"))
+        write_png(written[-1], contact_sheet(portraits(scene, world, clusters), clusters))
+        hidden = len(clusters) - len(seen.signs)
+        which = f"; {hidden} of them have no number in the picture" if hidden else ""
+        print(f"close-ups of {len(clusters)} written to {written[-1]}{which}")
+    if floors[0].doubt:
+        written.append(path.with_stem(path.stem + "_or"))
+        write_png(written[-1], alternatives(scene, floors[:ALTERNATIVES]))
+        print(f"alternatives with their flags written to {written[-1]}")
+    return written
 
 
 def report_levels(path: Path) -> None:

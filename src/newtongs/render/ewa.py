@@ -190,7 +190,7 @@ def labels_alone(
 @torch.no_grad()
 def visible_slots(scene: GaussianScene, camera: Camera, slots: Any, objects: int) -> Array:
     """The slot ``(H, W)`` that each pixel shows, see :class:`Labels`; of a scene at rest."""
-    splat, labels = splat_inputs(scene, camera, (0.0, 0.0, 0.0)), Labels.empty(camera)
+    splat, labels = make_splat(scene, camera, (0.0, 0.0, 0.0)), Labels.empty(camera)
     with sharing() as share:
         layer = projected(splats_of(splat), view_of(camera), share)
         flat = np.zeros((len(layer.rows), 2), np.float32)  # depths are not asked for

@@ -40,12 +40,13 @@ def veiled(animation: Animation, cameras: Camera | Sequence[Camera]) -> float:
     reach = (REACH * (_middles(animation) - eyes).norm(dim=-1)).tolist()
     still, loose = _unmoved(animation), _loose(animation)
     if isinstance(cameras, Camera):  # the worst frame is the one with the farthest reach
-        near = [_near(still, cameras, max(reach))] * len(every)
+        near = [_near(still, cameras, max(reach))]
+        near *= 1 if loose is None else len(every)
     else:
         near = [_near(still, camera, r) for camera, r in zip(every, reach, strict=True)]
     if loose is not None:
         near = [join(near[t], _near(loose[t], c, reach[t])) for t, c in enumerate(every)]
-    return max(_covered(scene, camera) for scene, camera in zip(near, every, strict=True))
+    return max(_covered(scene, camera) for scene, camera in zip(near, every, strict=False))
 
 
 def _covered(scene: GaussianScene, camera: Camera) -> float:

@@ -14,7 +14,7 @@ from ..scene.world_frame import WorldFrame
 from ..segment.objects.clusters import Cluster
 from .overview import box_around
 
-NEAR = 0.25  # of a thing's height: so near to its foot, a surface carries it
+NEAR = 0.25  # of a thing's size: so near to its foot, a surface carries it
 DIGITS = 5  # of a number in the json
 
 
@@ -67,7 +67,7 @@ def _box(thing: GaussianScene, world: WorldFrame) -> Tensor:
 
 def _entry(clusters: Sequence[Cluster], boxes: list[Tensor], i: int, world: WorldFrame) -> Entry:
     cluster, (low, high) = clusters[i], boxes[i]
-    foot, near = float(low[1]), NEAR * float(high[1] - low[1])
+    foot, near = float(low[1]), NEAR * float((high - low).amax())
     base = world.scale * cluster.base
     carrier = _carrier(boxes, i, near)
     if carrier is not None:

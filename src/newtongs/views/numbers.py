@@ -102,7 +102,8 @@ def _inmost(own: Array) -> tuple[int, int]:
 def _places(own: Array, on: tuple[int, int], size: tuple[int, int]) -> Iterator[_Place]:
     """Plates above, on, below and around a thing, in order of preference."""
     (x, y), (w, h) = on, size
-    column = np.flatnonzero(own[:, x])
+    column, top = np.flatnonzero(own[:, x]), int(own.any(1).argmax())
+    yield _Place(_plate(np.flatnonzero(own[top]).mean(), top - 1 - h / 2, size), 0.0)
     for v, ring in ((column[0] - 1 - h / 2, 0.0), (y, 0.0), (column[-1] + 2 + h / 2, 0.5)):
         yield _Place(_plate(x, v, size), ring)
     for angle in np.arange(DIRECTIONS) * 2 * np.pi / DIRECTIONS:

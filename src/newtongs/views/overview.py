@@ -152,7 +152,7 @@ def _camera(
     every = [
         fit_camera(
             points, world.up, width=size[0], height=size[1], margin=MARGIN, azimuth=azimuth,
-            elevation=elevation,
+            elevation=elevation, centered=True,
         )
         for azimuth, elevation in SIDES
     ]  # fmt: skip
