@@ -151,7 +151,11 @@ def settle(layout: Layout, spec: SceneSpec) -> Layout:
     elif origin is FloorOrigin.KNOWN:
         floor = found
     elif layout.floor.kind == "virtual" and layout.alone:
-        floor, origin, endless = low - FALL * size, FloorOrigin.BELOW_OBJECT, True
+        floor, origin, endless = (
+            low - (1.0 if spec.physics.literal else FALL) * size,
+            FloorOrigin.BELOW_OBJECT,
+            True,
+        )
     else:
         if layout.floor.kind == "virtual" and not layout.moved:
             origin, endless = FloorOrigin.ASSUMED, layout.floor.plinth is None

@@ -203,7 +203,7 @@ def _opened(
     own = np.array([_most(of_loose[thing.points]) for thing in room.things])
     raised = stance.free & (height[stance.plane] > floor.thickness + room.near)
     carries = np.bincount(host[stance.plane[raised]] + 1, minlength=count + 1)[1:] >= SEVERAL
-    pieces = _fragments(room, of_loose, count)
+    pieces = _fragments(room, of_loose, stance.free, count)
     opened = np.append(carries | pieces, True)  # what has no label, such as walls, is open too
     wanted = np.flatnonzero(stance.free & opened[own])
     new = torch.full((len(room.things) + 1,), -1)
@@ -226,15 +226,15 @@ def _architecture(scene: GaussianScene) -> Tensor:
     return ARCHITECTURE * (scene.opacities >= SOLID_OPACITY).sum()
 
 
-def _fragments(room: "Room", of_loose: Array, count: int) -> Array:
-    """Which components ``(count,)`` are mostly part of a thing that none of them holds alone."""
+def _fragments(room: "Room", of_loose: Array, free: Array, count: int) -> Array:
+    """Which components ``(count,)`` are mostly part of a free thing that none of them is alone."""
     thing = room.thing_of
     shared = np.zeros((len(room.things), count + 1), int)
-    np.add.at(shared, (thing[thing >= 0], of_loose[thing >= 0]), 1)  # the last is no component
-    shared = shared[:, :-1]
+    np.add.at(shared, (thing[thing >= 0], of_loose[thing >= 0]), 1)
+    shared = shared[:, :-1]  # the last is no component
     size = np.bincount(of_loose[of_loose >= 0], minlength=count)
-    alone = shared.max(1) > WHOLE * np.bincount(thing[thing >= 0], minlength=len(room.things))
-    return np.asarray((shared[~alone] > WHOLE * size).any(0) & (size > 0))
+    broken = free & (shared.max(1) < WHOLE * shared.sum(1))
+    return np.asarray((shared[broken] > WHOLE * size).any(0) & (size > 0))
 
 
 def _most(labels: Array) -> int:
