@@ -29,6 +29,7 @@ from ..voxels import solid_body
 from .completion import Around, look_around, shared
 from .cutting import Copies, cut, surface_level
 from .mending import mend
+from .walls import Wall, room_planes, walls_around
 
 
 class Extraction(NamedTuple):
@@ -81,25 +82,46 @@ def take_out(
     support = find_support(found)
     if support is not None:
         found = _plugged(found, support)
+    theirs = np.zeros(len(found.x), bool) if taken is None else taken[found.rows].numpy()
+    walls = walls_around(found, mask, room_planes(scene, floor), support, theirs)
     joined, floaters = shared(found)
-    if support is not None:  # such as a table top, far above the floor
-        low = support.above(found.x) <= surface_level(found, support)
-        joined, floaters = joined & ~low, floaters & ~low
+    for off, level in _surfaces(found, support, [wall for wall, _ in walls]):
+        joined, floaters = joined & (off > level), floaters & (off > level)
     found = found._replace(own=found.own | joined)
     whole = _marked(mask, found.rows, joined)
     alone = _marked(nothing, found.rows, floaters)
-    others = floaters | (False if taken is None else taken[found.rows].numpy())
+    others = floaters | theirs
     parts = None if support is None else cut(found, support, others)
-    if support is None or parts is None:
-        return Extraction(whole, alone, none, none, alone, support=support, near=found.rows)
-    mended = mend(found, support, parts, others)
-    gone = parts.sunk | parts.shortened | mended.removed
-    whole[found.rows[parts.returned | parts.sunk | parts.shortened]] = False
+    gone, fills = np.zeros(len(found.x), bool), []
+    if support is not None and parts is not None:
+        mended = mend(found, support, parts, others)
+        gone |= parts.sunk | parts.shortened | mended.removed
+        fills.append(_as_full(scene, found, mended.fill, BACKGROUND))
+        whole[found.rows[parts.returned | parts.sunk | parts.shortened]] = False
+    for wall, shade in walls:
+        wall = wall.of(found)
+        mended = mend(wall.found, wall.support, shade, others | gone)
+        gone |= mended.removed
+        fills.append(_as_full(scene, wall.found, mended.fill, BACKGROUND))
+    own = none if parts is None else _as_full(scene, found, parts.own, object)
+    returned = 0 if parts is None else int(parts.returned.sum())
     return Extraction(
-        whole, _marked(alone, found.rows, gone),
-        _as_full(scene, found, parts.own, object), _as_full(scene, found, mended.fill, BACKGROUND),
-        alone, int(parts.returned.sum()), support, found.rows,
+        whole, _marked(alone, found.rows, gone), own, join(*fills) if fills else none, alone,
+        returned, support, found.rows,
     )  # fmt: skip
+
+
+def _surfaces(
+    found: Around, support: Support | None, walls: list[Wall]
+) -> list[tuple[Array, float]]:
+    """Distances ``(n,)`` from each plane around an object, and how far off its own Gaussians are.
+
+    What lies on a table top, far above the floor, or on a wall is not part of the object.
+    """
+    planes = [(wall.before(found.x), wall.level) for wall in walls]
+    if support is not None:
+        planes.append((support.above(found.x), surface_level(found, support)))
+    return planes
 
 
 def _plugged(found: Around, support: Support) -> Around:
