@@ -26,8 +26,9 @@ from ...scene.gaussians import BACKGROUND, GaussianScene, join
 from ..floor.finding import FloorPlane
 from ..floor.support import Support, find_support
 from ..voxels import solid_body
+from .backs import close_backs
 from .completion import Around, look_around, shared
-from .cutting import Copies, cut, surface_level
+from .cutting import Copies, cut, no_copies, surface_level
 from .mending import mend
 from .walls import Wall, room_planes, walls_around
 
@@ -50,6 +51,9 @@ class Extraction(NamedTuple):
     """Number of selected Gaussians that stay with the support."""
     support: Support | None = None
     """What the object stood on, in the frame of the floor; None if nothing."""
+    backs: GaussianScene | None = None
+    """New Gaussians of the object, with its id, that close its unseen sides; None if there was
+    nothing to do."""
     near: Tensor | None = None
     """Rows ``(n,)`` of all Gaussians considered; None if there was nothing to do."""
 
@@ -85,7 +89,7 @@ def take_out(
     theirs = np.zeros(len(found.x), bool) if taken is None else taken[found.rows].numpy()
     walls = walls_around(found, mask, room_planes(scene, floor), support, theirs)
     joined, floaters = shared(found)
-    for off, level in _surfaces(found, support, [wall for wall, _ in walls]):
+    for off, level in _surfaces(found, support, [wall for wall, _ in walls if wall.hides]):
         joined, floaters = joined & (off > level), floaters & (off > level)
     found = found._replace(own=found.own | joined)
     whole = _marked(mask, found.rows, joined)
@@ -99,15 +103,20 @@ def take_out(
         fills.append(_as_full(scene, found, mended.fill, BACKGROUND))
         whole[found.rows[parts.returned | parts.sunk | parts.shortened]] = False
     for wall, shade in walls:
+        if not wall.hides:
+            continue
         wall = wall.of(found)
         mended = mend(wall.found, wall.support, shade, others | gone)
         gone |= mended.removed
         fills.append(_as_full(scene, wall.found, mended.fill, BACKGROUND))
-    own = none if parts is None else _as_full(scene, found, parts.own, object)
-    returned = 0 if parts is None else int(parts.returned.sum())
+    none_made = no_copies(found)
+    own = _as_full(scene, found, none_made if parts is None else parts.own, object)
+    kept = found.own & whole[found.rows].numpy()
+    made = close_backs(found, kept, own.replace(sh=own.sh[:, :1]), support, [w for w, _ in walls])
     return Extraction(
         whole, _marked(alone, found.rows, gone), own, join(*fills) if fills else none, alone,
-        returned, support, found.rows,
+        0 if parts is None else int(parts.returned.sum()), support,
+        _as_full(scene, found, none_made._replace(new=made), object), found.rows,
     )  # fmt: skip
 
 

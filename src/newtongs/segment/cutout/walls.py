@@ -21,9 +21,8 @@ from ..floor.support import LEAST_COLUMNS, Support
 from ..room import cached_surface
 from ..structure import ALIGNED, LEVEL, room_structure
 from .cache import last_of
-from .completion import Around, nearby
+from .completion import BEYOND, Around, nearby
 from .cutting import (
-    BEYOND,
     DEEP,
     ROUGH,
     SURFACE,
@@ -37,6 +36,7 @@ from .cutting import LEVEL as LEAST_LEVEL
 
 BEHIND = 0.05  # share of an object that may lie behind a plane beside it
 BESIDE, WHOLE = 24, 0.5  # cells around an object of which this share is wall: no edge of a board
+BEYOND_IT = 0.1  # share of a room that may lie behind a wall that bounds it
 HIDES = 1.0  # widths of an object up to a plane on which it hides something from all cameras
 CROSSING = 0.5  # cosine of the normals of walls that bound each other
 TURNED = 0.1  # sine of the angle to the room's plane up to which the part near the object is fitted
@@ -69,8 +69,10 @@ class Wall(NamedTuple):
     """Rotation from the frame of the floor to its own ``(3, 3)``."""
     shift: Array
     """Added after that ``(3,)``."""
-    count: int
+    points: int
     """Number of points near the object by which it was found."""
+    hides: bool
+    """Whether the object is so near that it hides part of it from all cameras."""
 
     def of(self, found: Around) -> "Wall":
         """The same for a neighbourhood in the frame of the floor whose selection has changed."""
@@ -105,8 +107,9 @@ def room_planes(scene: GaussianScene, floor: FloorPlane) -> RoomPlanes | None:
 def walls_around(
     found: Around, mask: Tensor, planes: RoomPlanes | None, support: Support | None, others: Array
 ) -> list[tuple[Wall, Cut]]:
-    """The planes beside and above an object, and what it hides of each; its support is not one.
+    """The planes beside and above an object, and what is behind it; its support is not one.
 
+    A plane is near the object, or it bounds the room: cameras are on its other side.
     A bowed wall consists of several planes of the room: the fullest one near the object counts that
     is not just the edge of a board. The cuts change nothing of the object.
 
@@ -125,8 +128,9 @@ def walls_around(
     count = np.bincount(of, minlength=len(planes.normals))
     several = np.flatnonzero(count >= LEAST_COLUMNS)
     walls = [_wall(found, x[of == k], planes.normals[k]) for k in several]
+    walls = [wall for wall in walls if wall is not None and (wall.hides or _outer(wall, planes))]
     out: list[tuple[Wall, Cut]] = []
-    for wall in sorted((w for w in walls if w is not None), key=lambda w: -w.count):
+    for wall in sorted(walls, key=lambda w: (not w.hides, -w.points)):
         if all(wall.normal @ other.normal < ALIGNED for other, _ in out):
             shade = _shaded(wall, support, others)
             out += [] if shade is None else [(wall, shade)]
@@ -134,10 +138,7 @@ def walls_around(
 
 
 def _wall(found: Around, x: Array, normal: Array) -> Wall | None:
-    """The plane through points ``(n, 3)``.
-
-    None if the object is on both sides, above it, or so far away that it hides nothing for good.
-    """
+    """The plane through points ``(n, 3)``; None if the object is on both sides, or above it."""
     own = found.x[found.own].astype(float)
     normal = _fitted(x, normal)
     offset = float(np.median(x @ normal))
@@ -155,9 +156,13 @@ def _wall(found: Around, x: Array, normal: Array) -> Wall | None:
     shift = there.offset.numpy() - turn @ here.offset.numpy()
     seen = found._replace(x=found.x @ turn.T + shift, world=there)
     low, high = np.quantile(seen.x[found.own][:, ::2], [BEHIND, 1 - BEHIND], axis=0)
-    if gap > HIDES * (high - low).min():
-        return None
-    return Wall(seen, Support(0.0, np.zeros(2), spread), level, turn, shift, len(x))
+    hides = gap <= HIDES * float((high - low).min())
+    return Wall(seen, Support(0.0, np.zeros(2), spread), level, turn, shift, len(x), hides)
+
+
+def _outer(wall: Wall, planes: RoomPlanes) -> bool:
+    """Whether hardly anything of the room is behind a wall."""
+    return float((wall.before(planes.x.numpy()) < -wall.level).mean()) < BEYOND_IT
 
 
 def _fitted(x: Array, normal: Array) -> Array:
