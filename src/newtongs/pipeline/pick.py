@@ -211,8 +211,8 @@ def _extract(
     """
     out: list[Extraction] = []
     claimed = torch.zeros(len(given), dtype=torch.int16)  # by how many objects
-    for each in (*before, *chosen):
-        claimed += each.mask
+    for mask in [each.mask for each in before] + [each.mask for each in chosen]:
+        claimed += mask
     for index, one in enumerate(chosen):
         claimed[one.mask] -= 1
         if one.exact or points is None:
