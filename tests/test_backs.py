@@ -131,8 +131,8 @@ def test_an_opening_seen_from_both_sides_stays_open():
 
 
 def layout(**options):
-    scene, parts, floor = before_a_wall()
-    low, high = ",".join(map(str, LOW)), ",".join(str(c + 0.02) for c in HIGH)
+    scene, _, floor = before_a_wall()
+    high = ",".join(str(c + 0.02) for c in HIGH)
     low = ",".join(str(c - 0.02) for c in LOW)
     spec = SceneSpec((newtongs.ObjectSpec(select=f"box:{low},{high}"),), **options)
     return pick(Source(scene, None, ours=False), spec, floor), len(scene)

@@ -73,7 +73,7 @@ def _coarse(marked: Array, grid: Grid) -> tuple[Array, Grid]:
     odd = [(0, -n % COARSE) for n in marked.shape]
     x, y, z = (n // COARSE for n in np.pad(marked, odd).shape)
     cells = np.pad(marked, odd).reshape(x, COARSE, y, COARSE, z, COARSE)
-    return cells.any((1, 3, 5)), Grid(grid.low, COARSE * grid.h, (x, y, z))
+    return np.asarray(cells.any((1, 3, 5))), Grid(grid.low, COARSE * grid.h, (x, y, z))
 
 
 def _inside(captured: Array, rest: Array, grid: Grid, sides: Sequence[_Side]) -> Array:

@@ -127,13 +127,13 @@ def walls_around(
     x, of = planes.x.numpy()[near], planes.of[near]
     count = np.bincount(of, minlength=len(planes.normals))
     several = np.flatnonzero(count >= LEAST_COLUMNS)
-    walls = [_wall(found, x[of == k], planes.normals[k]) for k in several]
-    walls = [wall for wall in walls if wall is not None and (wall.hides or _outer(wall, planes))]
+    fitted = [_wall(found, x[of == k], planes.normals[k]) for k in several]
+    walls = [wall for wall in fitted if wall is not None and (wall.hides or _outer(wall, planes))]
     out: list[tuple[Wall, Cut]] = []
-    for wall in sorted(walls, key=lambda w: (not w.hides, -w.points)):
-        if all(wall.normal @ other.normal < ALIGNED for other, _ in out):
-            shade = _shaded(wall, support, others)
-            out += [] if shade is None else [(wall, shade)]
+    for one in sorted(walls, key=lambda wall: (not wall.hides, -wall.points)):
+        if all(one.normal @ other.normal < ALIGNED for other, _ in out):
+            shade = _shaded(one, support, others)
+            out += [] if shade is None else [(one, shade)]
     return [(wall, _bounded(wall, shade, [other for other, _ in out])) for wall, shade in out]
 
 
