@@ -325,7 +325,10 @@ class Animate(Picture):
     keep_ghosts: bool = False
     """Use the selection unchanged. By default, the Gaussians it missed move too (the object's
     inside, its seam), floaters around it are removed, it is separated from its support, and the
-    hole it leaves there is repaired, from frame 1 on."""
+    holes it leaves there and in walls are repaired, from frame 1 on."""
+    backs: bool = True
+    """Close the sides of an object that no camera saw because they faced a wall or its support, in
+    its own mirrored colours, from frame 1 on."""
     hollow: bool = False
     """Ignore the solid parts of the scene: objects collide only with its floor, which is
     unbounded."""
@@ -399,6 +402,7 @@ class Animate(Picture):
                 goal=self.goal,
                 loose=self.loose,
                 complete=not self.keep_ghosts,
+                backs=self.backs,
                 solids=[
                     *(Plane((x, y, z), d) for x, y, z, d in self.plane),
                     *(Box(b[:3], b[3:]) for b in self.box),

@@ -26,7 +26,7 @@ from .source import Source, on_cpu
 from .spec import FloorOrigin, SceneSpec
 
 NEARLY_ALL = 0.9  # fraction of a capture from which a selected object is the whole capture
-MOST_LOOSE = 40  # most objects that are made loose at once
+MOST_LOOSE = 100  # most objects that are made loose at once
 SAME = 0.5  # intersection over union above which two selections are the same object
 OVERLAP = 0.1  # largest fraction that two different objects may share
 FLAT_PATCH = 0.4  # height over width below which a cluster is a patch of the ground
@@ -120,6 +120,8 @@ def pick(
         names=tuple(c.name for c in chosen),
         ghosts=int(_union(extracted, "floaters").sum()) if extracted else 0,
     )  # fmt: skip
+    if not spec.backs:
+        extracted = [one._replace(backs=None) for one in extracted]
     layout = _assembled(layout, extracted) if spec.complete else _marked(layout, extracted)
     reference = _reference(layout, given, chosen[: len(selectors)], selectors, points, memory)
     return changed(layout, reference=reference)
@@ -158,7 +160,7 @@ def _reference(
         if int((one.mask & main.mask).sum()) > SAME * int((one.mask | main.mask).sum()):
             return lifted_scale(layout.scene.object(index))
     (whole,) = _extract(given, layout.floor.carrying, [main], [], points, memory)
-    return lifted_scale(join(given[whole.mask], whole.own))
+    return lifted_scale(join(given[whole.mask], *_new_parts(whole)))
 
 
 def main_object(scene: GaussianScene, floor: FloorPlane) -> Selection | None:
@@ -208,17 +210,21 @@ def _extract(
     Gaussians claimed by one object are not available to later ones.
     """
     out: list[Extraction] = []
+    claimed = torch.zeros(len(given), dtype=torch.int16)  # by how many objects
+    for mask in [each.mask for each in before] + [each.mask for each in chosen]:
+        claimed += mask
     for index, one in enumerate(chosen):
+        claimed[one.mask] -= 1
         if one.exact or points is None:
             out.append(_unchanged(given, one))
+            claimed += one.mask
             continue
-        taken = _union([*before, *out], "mask", like=one.mask)
-        for other in chosen[index + 1 :]:
-            taken |= other.mask
+        taken = claimed > 0
         found = memory.take_out(
             given, one.mask & ~taken, floor, taken=taken, points=points, object=len(before) + index
         )
         out.append(_with_ghosts(found, one.ghosts))
+        claimed += found.mask
     return out
 
 
@@ -273,16 +279,22 @@ def _assembled(layout: Layout, extracted: Sequence[Extraction]) -> Layout:
     presence[ids != BACKGROUND] = ALWAYS  # a ghost of one object may be another object
     owners[presence == ALWAYS] = BACKGROUND
     marked = given.replace(ids=ids)
-    new = [part for one in extracted for part in (one.own, one.fill)]
+    added = [[*_new_parts(one), one.fill] for one in extracted]
+    new = [part for parts in added for part in parts]
     count = sum(map(len, new))
     if not count and not (presence == FIRST).any():
         return changed(layout, scene=marked)
-    by = [torch.full((len(one.own) + len(one.fill),), i) for i, one in enumerate(extracted)]
+    by = [torch.full((sum(map(len, parts)),), i) for i, parts in enumerate(added)]
     return changed(
         layout, scene=join(marked, *new) if count else marked, owners=torch.cat([owners, *by]),
         rows=torch.cat([layout.rows, torch.full((count,), NEW)]),
         presence=torch.cat([presence, torch.full((count,), LATER, dtype=torch.uint8)]),
     )  # fmt: skip
+
+
+def _new_parts(one: Extraction) -> list[GaussianScene]:
+    """The new Gaussians of an object itself."""
+    return [one.own] if one.backs is None else [one.own, one.backs]
 
 
 def restored(layout: Layout, unmoved: Sequence[int]) -> Layout:
@@ -313,7 +325,7 @@ def _find_loose(
     if marks:
         found = [(given.ids == i, f"object {i} of the file") for i in marks]
     else:
-        upright = [c for c in cluster(given, floor) if _stands_up(given.means[c.mask], floor)]
+        upright = [c for c in cluster(given, floor) if _stands_up(given.means[c.rows], floor)]
         found = [(c.mask, f"cluster {c.id}, {c.count:,} Gaussians") for c in upright]
     out: list[Selection] = []
     taken = _union(extracted, "mask")

@@ -54,6 +54,7 @@ def animate(
     goal: str | None = None,
     loose: bool = False,
     complete: bool = True,
+    backs: bool = True,
     solids: Sequence[Plane | Box] = (),
     up: Sequence[float] | None = None,
     floor_height: float | None = None,
@@ -85,7 +86,9 @@ def animate(
         loose: let every other detected object be knocked over; it sleeps until it is hit.
         complete: complete each selection: add the Gaussians it missed (the object's inside, its
             seam), remove floaters around it, separate it from its support, and repair the hole it
-            leaves there, all from frame 1 on. False uses the selection unchanged.
+            leaves there and on walls, all from frame 1 on. False uses the selection unchanged.
+        backs: close the sides of an object that no camera saw, because they faced a wall or its
+            support, from frame 1 on; only of completed objects.
         solids: additional floors, ramps, walls and boxes, in the physics frame.
         up: the scene's up direction ``(3,)``. Default: estimated.
         floor_height: height of the scene's floor along ``up``, in scene units. Default: estimated;
@@ -112,7 +115,7 @@ def animate(
         (single_object(**one),) if objects is None else tuple(objects), physics,
         SHORTEST_FILM if seconds is None else seconds, up, floor_height,
         meters_per_unit, place, loose, cameras=cameras, copies=copies,
-        complete=complete and not (isinstance(physics, Physics) and physics.literal),
+        complete=complete and not (isinstance(physics, Physics) and physics.literal), backs=backs,
         planes=tuple(s for s in checked_solids(solids) if isinstance(s, Plane)),
         boxes=tuple(s for s in solids if isinstance(s, Box)),
     )  # fmt: skip

@@ -38,7 +38,7 @@ MOST_COPIES = 50  # objects and copies together, where there are copies
 SLOWEST = 20.0  # times slower than real time
 ARGUMENTS = (  # of animate besides the fields of an object, for errors
     "objects", "copies", "place", "physics", "seconds", "fps", "slow", "goal", "loose", "complete",
-    "solids", "up", "floor_height", "meters_per_unit", "cameras", "show_floor", "shadow",
+    "backs", "solids", "up", "floor_height", "meters_per_unit", "cameras", "show_floor", "shadow",
     "namer", "progress",
 )  # fmt: skip
 
@@ -279,6 +279,8 @@ class SceneSpec:
     sleep until they are hit."""
     complete: bool = True
     """Complete each selection, separate it from its support, and repair the hole it leaves."""
+    backs: bool = True
+    """Whether completed objects get unseen backs and undersides of their own."""
     planes: tuple[Plane, ...] = ()
     """Additional floors, ramps and walls, in the physics frame."""
     boxes: tuple[Box, ...] = ()
@@ -349,7 +351,7 @@ class SceneSpec:
         how = self.physics
         physics = how.contact, how.literal, how.solid, how.has_floor
         floor = self.up, self.floor_height, self.meters_per_unit
-        around = self.loose, self.complete, self.planes, self.boxes, self.copies
+        around = self.loose, self.complete, self.backs, self.planes, self.boxes, self.copies
         starts = self.starts, self.seconds if any(self.starts) else None
         return selectors, starts, physics, floor, around, id(self.place), id(self.cameras)
 

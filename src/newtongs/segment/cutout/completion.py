@@ -15,10 +15,12 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from ...base.process import threads
 from ...base.types import Array, Vec3
 from ...scene.gaussians import GaussianScene
 from ...scene.world_frame import WorldFrame
 from ..floor.finding import FloorPlane
+from ..scene_sample import rows_in_box
 from ..voxels import FILLED_DEPTH, Grid, optical_depth, solid_body, without_specks
 
 FINENESS = 64  # voxels along the object
@@ -69,7 +71,7 @@ def look_around(
     grid = _grid(x[mask].numpy())
     if grid is None or mask.all():
         return None
-    rows = _within(x, grid, beyond=BEYOND).nonzero().squeeze(-1)
+    rows = nearby(x, grid)
     part = scene.replace(sh=scene.sh[:, :1])[rows]
     x, own = x[rows], mask[rows].numpy()
     inside = _within(x, grid).numpy()
@@ -95,12 +97,23 @@ def _grid(x: Array) -> Grid | None:
     return Grid.around(low, high, np.full(3, h), margin=AROUND + GAP) if h > 0 else None
 
 
-def _within(x: Vec3, grid: Grid, *, beyond: int = 0) -> Tensor:
-    """Mask ``(N,)`` of points in the grid, or at most ``beyond`` cells outside it sideways."""
-    low, h = torch.tensor(grid.low), torch.tensor(grid.h)
-    room = beyond * h * torch.tensor([1.0, 0.0, 1.0])
-    high = low + h * torch.tensor(grid.shape)
-    return ((x >= low - room) & (x < high + room)).all(-1)
+def nearby(x: Vec3, grid: Grid) -> Tensor:
+    """Indices of the points ``(N, 3)`` in the grid, or up to ``BEYOND`` cells outside it sideways.
+
+    One axis at a time: of a large scene, the first leaves few points.
+    """
+    room = np.array([BEYOND, 0, BEYOND]) * grid.h
+    return rows_in_box(x, *_corners(grid.low - room, grid.low + grid.h * grid.shape + room))
+
+
+def _within(x: Vec3, grid: Grid) -> Tensor:
+    """Mask ``(N,)`` of points in the grid."""
+    low, high = _corners(grid.low, grid.low + grid.h * grid.shape)
+    return ((x >= low) & (x < high)).all(-1)
+
+
+def _corners(low: Array, high: Array) -> tuple[Tensor, Tensor]:
+    return torch.from_numpy(low), torch.from_numpy(high)
 
 
 def filled(scene: GaussianScene, world: WorldFrame, grid: Grid) -> Array:
@@ -134,17 +147,26 @@ def _body(scene: GaussianScene, world: WorldFrame, grid: Grid, floor: float) -> 
 
 def shared(found: Around) -> tuple[Array, Array]:
     """Masks ``(n,)`` of the free Gaussians that join the body, and of the floaters around it."""
-    from scipy import ndimage
-
-    to_body, to_rest = (
-        ndimage.distance_transform_edt(~part) if part.any() else np.full(part.shape, np.inf)
-        for part in (found.body, found.rest)
-    )
     at = np.flatnonzero(found.free)
-    cells = tuple(found.grid.cells(found.x[at]).T)
-    a, b = to_body[cells], to_rest[cells]
+    cells = found.grid.cells(found.x[at])
+    a, b = _distances(found.body, cells, AROUND), _distances(found.rest, cells, HALO + 1)
     near, alone = (a <= HALO) & (a < b), (b > ALONE) & (a < AROUND)
     alone &= narrow(found.scene, found.grid).numpy()[at]  # wide ones fill no voxels: undecided
     own, floaters = np.zeros((2, len(found.x)), bool)
     own[at[near]], floaters[at[alone & ~near]] = True, True
     return own, floaters
+
+
+def _distances(part: Array, cells: Array, most: float) -> Array:
+    """Distances ``(n,)`` of cells ``(n, 3)`` from the marked voxels; infinite from ``most`` on.
+
+    Few cells are asked for, so this is faster than a distance for every voxel of the grid.
+    """
+    from scipy import ndimage
+    from scipy.spatial import cKDTree
+
+    shell = np.argwhere(part & ~ndimage.binary_erosion(part))
+    if not len(shell) or not len(cells):
+        return np.full(len(cells), np.inf)
+    d, _ = cKDTree(shell).query(cells, distance_upper_bound=most, workers=threads())
+    return np.where(part[tuple(cells.T)], 0.0, d)

@@ -23,6 +23,7 @@ ROUGH = 2.5  # the same in standard deviations of its surface
 TOP, LEAST_CUT = 1.5, 0.5  # height of the cut above it: standard deviations, and voxels at least
 DEEP = 8  # voxels below its plane that belong to the support
 SUPPORT_NEAR = 12  # cells: the support must begin within this distance of the footprint
+CLEAR = 6  # voxels above the support that must be free where it is copied from
 SURFACE = 0.3  # opacity of the support, seen from above
 REACH = 2.0  # standard deviations to which a Gaussian extends
 SHORTER = (0.75, 0.5, 0.35, 0.25)  # lengths tried for Gaussians that stick out of the body
@@ -133,6 +134,11 @@ class Copies(NamedTuple):
     """The new Gaussians, in scene coordinates."""
 
 
+def no_copies(found: Around) -> Copies:
+    """Nothing copied and nothing new."""
+    return Copies(np.zeros(0, int), np.zeros((0, 3)), np.zeros((0, 3)), found.scene[:0])
+
+
 class Cut(NamedTuple):
     """How the object is cut. Masks are over the neighbourhood ``(n,)`` or the cells of ``plan``."""
 
@@ -141,6 +147,8 @@ class Cut(NamedTuple):
     """Cells on which the object stands."""
     outline: Array
     """Cells of the support, including those under the object."""
+    standing: Array
+    """Cells on which something stands, the object or another thing."""
     level: float
     """Height above its plane up to which Gaussians belong to the support."""
     returned: Array
@@ -168,7 +176,7 @@ def cut(found: Around, support: Support, others: Array) -> Cut | None:
     if not footprint.any():
         return None
     r = support.above(found.x)
-    outline = _outline(found, plan, footprint, ~others & (abs(r) <= level))
+    outline = outline_of(footprint, surface_seen(found, plan, ~others & (abs(r) <= level)))
     here, stands = (plan.at(field, found.x) for field in (outline, footprint))
     low = found.own & here & (r > -DEEP * h)
     edge = plan.at(ndimage.binary_dilation(footprint, np.ones((3, 3))), found.x)
@@ -184,7 +192,19 @@ def cut(found: Around, support: Support, others: Array) -> Cut | None:
     at = (_inner(footprint) & bare)[BEYOND:-BEYOND, BEYOND:-BEYOND]
     cap = _cap(found, support, np.where(at, lowest, np.inf), depth, lit)
     own = Copies(rows, found.x[rows], factors[rows], cap)
-    return Cut(plan, footprint, outline, level, returned, sunk, shortened, own)
+    standing = _standing(found, plan, r, level) | footprint
+    return Cut(plan, footprint, outline, standing, level, returned, sunk, shortened, own)
+
+
+def _standing(found: Around, plan: TopGrid, r: Array, level: float) -> Array:
+    """Cells just above which there is something."""
+    from scipy import ndimage
+
+    up = (r > level) & (r < CLEAR * plan.h + level)
+    up &= found.scene.opacities.numpy() >= VISIBLE
+    out = np.zeros(plan.shape, bool)
+    out[tuple(plan.cells(found.x[up]).T)] = True
+    return np.asarray(ndimage.binary_opening(out))
 
 
 def surface_level(found: Around, support: Support) -> float:
@@ -221,17 +241,22 @@ def _lowest(found: Around, support: Support, level: float) -> Array:
     return out
 
 
-def _outline(found: Around, plan: TopGrid, footprint: Array, surface: Array) -> Array:
+def outline_of(footprint: Array, seen: Array) -> Array:
     """The convex outline of the support: of its connected part near the footprint."""
     from scipy import ndimage
 
-    part = found.scene[torch.from_numpy(surface)]
-    view = seen_from_above(part, found.x[surface], arms(part, found.world), plan)
-    there = ndimage.binary_dilation(footprint | (view.alpha >= SURFACE), iterations=2)
+    there = ndimage.binary_dilation(footprint | seen, iterations=2)
     label, _ = ndimage.label(there)
     near = ndimage.distance_transform_edt(~footprint) <= SUPPORT_NEAR
     kept = there & np.isin(label, np.unique(label[near & there]))
     return _hull(ndimage.binary_erosion(kept, iterations=2) | footprint)
+
+
+def surface_seen(found: Around, plan: TopGrid, surface: Array) -> Array:
+    """Cells that the Gaussians ``(n,)`` of a surface cover."""
+    part = found.scene[torch.from_numpy(surface)]
+    view = seen_from_above(part, found.x[surface], arms(part, found.world), plan)
+    return np.asarray(view.alpha >= SURFACE)
 
 
 def _hull(marked: Array) -> Array:
@@ -331,9 +356,14 @@ def _inner(footprint: Array) -> Array:
 
 def _outside(found: Around) -> Array:
     """Mask ``(n,)`` of Gaussians that are not deep inside the body, where it is dark."""
-    from scipy import ndimage
-
-    return ~_at(ndimage.distance_transform_edt(found.body) > SKIN, found, found.x)
+    n = int(SKIN)
+    steps = np.argwhere(np.ones((2 * n + 1,) * 3)) - n
+    steps = steps[np.linalg.norm(steps, axis=1) <= SKIN]
+    rows = np.flatnonzero(_at(found.body, found, found.x))
+    cells = n + found.grid.cells(found.x[rows])[:, None] + steps
+    out = np.ones(len(found.x), bool)
+    out[rows] = ~np.pad(found.body, n, constant_values=True)[tuple(cells.T)].all(0)
+    return out
 
 
 def colors_near(found: Around, x: Array, of: Array) -> Array:

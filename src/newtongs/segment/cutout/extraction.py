@@ -26,9 +26,11 @@ from ...scene.gaussians import BACKGROUND, GaussianScene, join
 from ..floor.finding import FloorPlane
 from ..floor.support import Support, find_support
 from ..voxels import solid_body
+from .backs import close_backs
 from .completion import Around, look_around, shared
-from .cutting import Copies, cut, surface_level
+from .cutting import Copies, cut, no_copies, surface_level
 from .mending import mend
+from .walls import Wall, room_planes, walls_around
 
 
 class Extraction(NamedTuple):
@@ -49,6 +51,9 @@ class Extraction(NamedTuple):
     """Number of selected Gaussians that stay with the support."""
     support: Support | None = None
     """What the object stood on, in the frame of the floor; None if nothing."""
+    backs: GaussianScene | None = None
+    """New Gaussians of the object, with its id, that close its unseen sides; None if there was
+    nothing to do."""
     near: Tensor | None = None
     """Rows ``(n,)`` of all Gaussians considered; None if there was nothing to do."""
 
@@ -81,25 +86,51 @@ def take_out(
     support = find_support(found)
     if support is not None:
         found = _plugged(found, support)
+    theirs = np.zeros(len(found.x), bool) if taken is None else taken[found.rows].numpy()
+    walls = walls_around(found, mask, room_planes(scene, floor), support, theirs)
     joined, floaters = shared(found)
-    if support is not None:  # such as a table top, far above the floor
-        low = support.above(found.x) <= surface_level(found, support)
-        joined, floaters = joined & ~low, floaters & ~low
+    for off, level in _surfaces(found, support, [wall for wall, _ in walls if wall.hides]):
+        joined, floaters = joined & (off > level), floaters & (off > level)
     found = found._replace(own=found.own | joined)
     whole = _marked(mask, found.rows, joined)
     alone = _marked(nothing, found.rows, floaters)
-    others = floaters | (False if taken is None else taken[found.rows].numpy())
+    others = floaters | theirs
     parts = None if support is None else cut(found, support, others)
-    if support is None or parts is None:
-        return Extraction(whole, alone, none, none, alone, support=support, near=found.rows)
-    mended = mend(found, support, parts, others)
-    gone = parts.sunk | parts.shortened | mended.removed
-    whole[found.rows[parts.returned | parts.sunk | parts.shortened]] = False
+    gone, fills = np.zeros(len(found.x), bool), []
+    if support is not None and parts is not None:
+        mended = mend(found, support, parts, others)
+        gone |= parts.sunk | parts.shortened | mended.removed
+        fills.append(_as_full(scene, found, mended.fill, BACKGROUND))
+        whole[found.rows[parts.returned | parts.sunk | parts.shortened]] = False
+    for wall, shade in walls:
+        if not wall.hides:
+            continue
+        wall = wall.of(found)
+        mended = mend(wall.found, wall.support, shade, others | gone)
+        gone |= mended.removed
+        fills.append(_as_full(scene, wall.found, mended.fill, BACKGROUND))
+    none_made = no_copies(found)
+    own = _as_full(scene, found, none_made if parts is None else parts.own, object)
+    kept = found.own & whole[found.rows].numpy()
+    made = close_backs(found, kept, own.replace(sh=own.sh[:, :1]), support, [w for w, _ in walls])
     return Extraction(
-        whole, _marked(alone, found.rows, gone),
-        _as_full(scene, found, parts.own, object), _as_full(scene, found, mended.fill, BACKGROUND),
-        alone, int(parts.returned.sum()), support, found.rows,
+        whole, _marked(alone, found.rows, gone), own, join(*fills) if fills else none, alone,
+        0 if parts is None else int(parts.returned.sum()), support,
+        _as_full(scene, found, none_made._replace(new=made), object), found.rows,
     )  # fmt: skip
+
+
+def _surfaces(
+    found: Around, support: Support | None, walls: list[Wall]
+) -> list[tuple[Array, float]]:
+    """Distances ``(n,)`` from each plane around an object, and how far off its own Gaussians are.
+
+    What lies on a table top, far above the floor, or on a wall is not part of the object.
+    """
+    planes = [(wall.before(found.x), wall.level) for wall in walls]
+    if support is not None:
+        planes.append((support.above(found.x), surface_level(found, support)))
+    return planes
 
 
 def _plugged(found: Around, support: Support) -> Around:

@@ -15,7 +15,17 @@ from ...base.types import Array
 from ...scene.gaussians import GaussianScene
 from ..floor.support import Support
 from .completion import Around
-from .cutting import DEEP, Copies, Cut, TopView, arms, colors_near, discs, seen_from_above
+from .cutting import (
+    DEEP,
+    Copies,
+    Cut,
+    TopView,
+    arms,
+    colors_near,
+    discs,
+    no_copies,
+    seen_from_above,
+)
 
 STAINED = 6  # cells around the footprint that the object may have stained
 RING = 24  # width in cells of the ring they are compared with
@@ -26,8 +36,7 @@ WHOLE = 0.8  # of the opacity around: a cell below that is a hole
 RARE = 0.03  # share of the ring that must have a colour before it counts as usual
 STRAYING = 0.9  # quantile of the ring that defines the spread of colours
 TOLERANCE, LEAST_TOLERANCE = 1.3, 0.05  # of that, and in RGB: colours farther off are stains
-FLAWED = 0.15  # share of the cells under an object allowed to deviate beyond those around
-CLEAR = 6  # voxels above the support that must be free where it is copied from
+FLAWED, GAPS = 0.15, 0.03  # share under an object that may deviate beyond what does around, or open
 SHIFTS, SMALLEST = 16, 4  # most patches that are shifted, and least cells of one
 PLAIN = 0.7  # share of the source plain enough for them: seams would repeat as a pattern
 WIDE = 3  # cells: a Gaussian may extend this far beyond the hole and still be removed
@@ -56,7 +65,7 @@ class _Look(NamedTuple):
     whole: Array
     """Cells that are opaque and of a usual colour."""
     flaws: float
-    """Share of the ring that is not."""
+    """Share of the ring in patches that are not."""
     opaque: float
     """The usual opacity."""
 
@@ -70,14 +79,13 @@ def mend(found: Around, support: Support, parts: Cut, others: Array) -> Mended:
     slab = np.flatnonzero(still & (r > -DEEP * parts.plan.h) & (r <= parts.level))
     arm = arms(found.scene[torch.from_numpy(slab)], found.world)
     view = seen_from_above(found.scene[torch.from_numpy(slab)], found.x[slab], arm, parts.plan)
-    standing = _standing(found, parts, r)
-    look = _look(parts, view, standing)
+    look = _look(parts, view)
     if look is None:
         return _closed(found, support, parts, slab, view)
     hole = _hole(parts, look)
-    source = None if hole is None else _source(look, hole | standing)
+    source = None if hole is None else _source(look, hole | parts.standing)
     if hole is None or source is None:
-        return Mended(np.zeros(len(r), bool), _copies_of_none(found))
+        return Mended(np.zeros(len(r), bool), no_copies(found))
     gone = _removed(found, parts, slab, arm, hole, look)
     of = _mirrored(hole, source, look.off <= np.quantile(look.off[source], PLAIN))
     fill = _copied(found, support, parts, slab[abs(r[slab]) <= parts.level], hole, of)
@@ -85,10 +93,6 @@ def mend(found: Around, support: Support, parts: Cut, others: Array) -> Mended:
     _, nearest = ndimage.distance_transform_edt(~source, return_indices=True)
     colors = view.color[tuple(nearest[:, thin])]
     return Mended(gone, fill._replace(new=_patches(found, support, parts, thin, colors)))
-
-
-def _copies_of_none(found: Around) -> Copies:
-    return Copies(np.zeros(0, int), np.zeros((0, 3)), np.zeros((0, 3)), found.scene[:0])
 
 
 def _closed(found: Around, support: Support, parts: Cut, slab: Array, view: TopView) -> Mended:
@@ -99,28 +103,17 @@ def _closed(found: Around, support: Support, parts: Cut, slab: Array, view: TopV
     gone = np.zeros_like(rim)
     gone[slab[parts.plan.at(hole, found.x[slab])]] = True
     colors = colors_near(found, _middles(support, parts, hole), rim & ~gone)
-    fill = _copies_of_none(found)._replace(new=_patches(found, support, parts, hole, colors))
+    fill = no_copies(found)._replace(new=_patches(found, support, parts, hole, colors))
     return Mended(gone, fill)
 
 
-def _standing(found: Around, parts: Cut, r: Array) -> Array:
-    """Cells on which something stands."""
-    from scipy import ndimage
-
-    up = (r > parts.level) & (r < CLEAR * parts.plan.h + parts.level)
-    up &= found.scene.opacities.numpy() >= SEEN
-    out = np.zeros(parts.plan.shape, bool)
-    out[tuple(parts.plan.cells(found.x[up]).T)] = True
-    return np.asarray(ndimage.binary_opening(out) | parts.footprint)
-
-
-def _look(parts: Cut, view: TopView, standing: Array) -> _Look | None:
+def _look(parts: Cut, view: TopView) -> _Look | None:
     """The usual appearance in the ring of support around the footprint."""
     from scipy import ndimage
 
     away = ndimage.distance_transform_edt(~parts.footprint)
     inner = ndimage.binary_erosion(parts.outline, iterations=EDGE)
-    inner &= ~standing & (view.alpha > SEEN)
+    inner &= ~parts.standing & (view.alpha > SEEN)
     ring = inner & (away > STAINED) & (away <= STAINED + RING)
     ring = ring if ring.sum() >= LEAST_RING else inner & (away > 2)
     if ring.sum() < LEAST_RING:
@@ -132,7 +125,8 @@ def _look(parts: Cut, view: TopView, standing: Array) -> _Look | None:
     off[ring | whole] = _strangeness(view.color[ring | whole], palette)
     most = max(TOLERANCE * float(np.quantile(off[ring], STRAYING)), LEAST_TOLERANCE)
     whole &= off <= most
-    return _Look(view, palette, off, most, whole, float(1 - whole[ring].mean()), opaque)
+    flaws = float(ndimage.binary_opening(ring & ~whole).sum() / ring.sum())
+    return _Look(view, palette, off, most, whole, flaws, opaque)
 
 
 def _strangeness(colors: Array, palette: Array) -> Array:
@@ -146,17 +140,20 @@ def _strangeness(colors: Array, palette: Array) -> Array:
 def _hole(parts: Cut, look: _Look) -> Array | None:
     """Cells under and around the object that are open or stained.
 
-    None if the support deviates there hardly more than around: then it is intact.
+    None if the support has hardly more such patches there than around: then it is intact.
     """
     from scipy import ndimage
 
     away = ndimage.distance_transform_edt(~parts.footprint)
     under = parts.footprint & parts.outline
-    if (~look.whole[under]).mean() <= 2 * look.flaws + FLAWED:
-        return None
     inner = ndimage.binary_erosion(parts.outline, iterations=EDGE)
     zone = ((away <= STAINED) & inner) | ((away <= 1) & parts.outline)
     bad = zone & ~look.whole
+    open_ = bad & (look.view.alpha < WHOLE * look.opaque)
+    usual, area = 2 * look.flaws * zone.sum(), under.sum()
+    patches, gaps = (ndimage.binary_opening(each).sum() - usual for each in (bad, open_))
+    if patches <= FLAWED * area and gaps <= GAPS * area:
+        return None
     label, _ = ndimage.label(bad | parts.footprint)
     bad &= np.isin(label, np.unique(label[parts.footprint]))
     hole = ndimage.binary_dilation(ndimage.binary_opening(bad), iterations=2) & zone
