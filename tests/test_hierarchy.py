@@ -161,3 +161,17 @@ def test_parts_of_a_wall_are_no_separate_things():
     """The sides of a toy car in a sandpit look like shelves with things on them."""
     made = composed("in_an_open_box")
     assert float(find_floor(made.scene).up @ UP) > 0.999
+
+
+def test_a_given_floor_selects_what_inspect_lists():
+    """A patch on a thick post is no floor by itself: as much lies below it as above."""
+    r = torch.Generator().manual_seed(3)
+    cans = [rod((x, 0.05, 0.0), (x, 0.4, 0.0), 0.15, RED, 3000) for x in (-0.3, 0.3)]
+    post = rod((0.0, -1.5, 0.0), (0.0, -0.05, 0.0), 0.5, BROWN, 8000)
+    scene = without_ids(join(*cans, ground(0.5, 400, r), post))
+    up = (0.0, 1.0, 0.0)
+    assert find_floor(scene, up=up).kind == "virtual"
+    floor = floor_of(Source(scene, None, False), up, 0.0)
+    best = cluster(scene, floor.carrying)[0]
+    assert torch.equal(select(scene, "auto", floor=floor.carrying).mask, best.mask)
+    assert best.count == 3000

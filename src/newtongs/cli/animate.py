@@ -221,7 +221,8 @@ class Animate(Picture):
     """Folder to write to."""
     select: tuple[str, ...] = ("auto",)
     """Which object or objects to move: auto (the most object-like cluster above the floor), all,
-    cluster:ID (cluster:ID^ is the next larger whole, cluster:ID/0 a part), id:K, box:x0,y0,z0,x1,y1,z1, sphere:x,y,z,r, circle:u,v,r, masks:FOLDER. In scene
+    cluster:ID (cluster:ID^ is the next larger whole, cluster:ID/0 a part), id:K,
+    box:x0,y0,z0,x1,y1,z1, sphere:x,y,z,r, circle:u,v,r, masks:FOLDER. In scene
     coordinates. With --namer also words, such as "the orange can"."""
     namer: str | None = None
     """Your own model that knows things in words: a program with its arguments, an address such as

@@ -6,14 +6,19 @@ from dataclasses import replace as changed
 from pathlib import Path
 from typing import NamedTuple
 
+import torch
+
 from ..base.errors import InputError, unknown_name
 from ..formats.files import load
 from ..samples import SCENES, named_scene
 from ..scene.gaussians import BACKGROUND, GaussianScene
 from ..segment.floor.finding import SURE, Doubt, FloorPlane, find_floor
 from ..segment.floor.plinth import find_plinth
+from ..segment.scene_sample import SOLID_OPACITY, middle_and_reach
 
 UP = (0.0, 1.0, 0.0)  # of built-in scenes
+ROUGH = 0.02  # of the scene's reach: thickness of a floor of which only the height is given
+CAPTURED = 0.02  # share of the opaque Gaussians on a given floor from which it is a captured one
 UPRIGHT = 0.99  # cosine above which two up directions are the same
 
 
@@ -72,7 +77,24 @@ def floor_of(
     if known or abs(height - found.height) <= found.thickness:
         return changed(found, height=height, score=1.0, doubt=doubt)
     given = f"floor as given, at {height:.4g}"
-    return changed(found, height=height, score=1.0, doubt=doubt, share=0.0, description=given)
+    plane = changed(found, height=height, score=1.0, doubt=doubt, share=0.0, description=given)
+    return plane if found.kind == "found" else _captured(source.scene, plane)
+
+
+def _captured(scene: GaussianScene, floor: FloorPlane) -> FloorPlane:
+    """A given floor as a floor of the scene, if enough of the scene lies on it.
+
+    Then objects are clusters above it, the ones that inspect lists, and not the whole capture.
+    """
+    solid = (scene.opacities >= SOLID_OPACITY) & torch.isfinite(scene.means).all(-1)
+    x = scene.means[solid]
+    if not len(x):
+        return floor
+    thickness = ROUGH * middle_and_reach(x, scene.opacities[solid])[1]
+    share = float((floor.heights(x).abs() <= thickness).double().mean())
+    if share < CAPTURED:
+        return floor
+    return changed(floor, kind="found", thickness=thickness, share=share)
 
 
 def _with_plinth(scene: GaussianScene, floor: FloorPlane) -> FloorPlane:
