@@ -524,11 +524,11 @@ def test_what_was_found_twice_is_one_object(monkeypatch):
         return chosen._replace(mask=mask)
 
     monkeypatch.setattr(casts, "select", growing)
-    masks, left_out = casts.candidates(spec, place, floor)
+    masks, left_out = casts.movable_objects(spec, place, floor)
     assert [*masks] == ["id:0", "id:2", "id:3"]
     assert left_out == ["id:1: it overlaps with id:0"]
     named = replace(spec, objects=Objects(select=("id:0", "id:1")))
-    assert [*casts.candidates(named, place, floor)[0]] == ["id:0", "id:1"]
+    assert [*casts.movable_objects(named, place, floor)[0]] == ["id:0", "id:1"]
 
 
 @pytest.mark.slow

@@ -4,6 +4,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
+import render_reference as reference
 import torch
 from lenses import Lens
 from scipy.ndimage import binary_erosion, map_coordinates
@@ -18,7 +19,7 @@ from newtongs.factory.renderers import pictures_by
 from newtongs.factory.sample import cameras_of, in_physics
 from newtongs.factory.scenes import find_scenes
 from newtongs.factory.spec import Cameras, MotionLaws, Numbers, Objects, Pushes, Spec
-from newtongs.render import ewa, reference, render
+from newtongs.render import ewa, render
 from newtongs.render.ewa_project import Layer
 from newtongs.render.scenes import render_frames
 from newtongs.render.splat import make_splat

@@ -433,6 +433,6 @@ def test_films_of_unequal_streams_are_refused():
     with pytest.raises(InputError, match="a film needs equally many scenes and cameras"):
         list(render_frames([scene, scene], [CAMERA], backend="light"))
     means, covariances = scene.means.expand(2, -1, -1), scene.covariances.expand(3, -1, -1, -1)
-    with pytest.raises(InputError, match="means and covariances of a film"):
+    with pytest.raises(InputError, match="equally many means and covariances"):
         list(render_frames(scene, CAMERA, means=means, covariances=covariances, backend="light"))
     assert len(list(render_frames(scene, [CAMERA] * 3, backend="light"))) == 3

@@ -181,7 +181,7 @@ def test_large_files_are_refused():
     with pytest.raises(InputError, match="up to 0 MB"):
         uploads.store("a.ply", b"x" * 1001)
     uploads.close()
-    with pytest.raises(InputError, match="max-upload"):
+    with pytest.raises(InputError, match="max_upload"):
         Uploads(0)
 
 

@@ -21,9 +21,7 @@ import torch
 
 from ..base.errors import InputError, unknown_name
 from ..scene.gaussians import GaussianScene, join
-from . import backgrounds
-from .bowling import DUSK, bowling
-from .kitchen_table import PLASTER, kitchen_table
+from . import backgrounds, bowling, kitchen_table
 from .objects import OBJECT_GAUSSIANS, OBJECTS
 from .scenery import BACKGROUND_GAUSSIANS
 from .surfaces import Color
@@ -152,8 +150,10 @@ class MadeScene:
 
 SCENES: Mapping[str, NamedScene] = {
     **TEMPLATES,
-    "bowling": MadeScene("bowling ball and ten pins", DUSK, bowling),
-    "kitchen_table": MadeScene("cereal box, tin, mug and orange", PLASTER, kitchen_table),
+    "bowling": MadeScene("bowling ball and ten pins", bowling.DUSK, bowling.bowling),
+    "kitchen_table": MadeScene(
+        "cereal box, tin, mug and orange", kitchen_table.PLASTER, kitchen_table.kitchen_table
+    ),
 }
 
 
