@@ -96,6 +96,6 @@ def _drawn(
     _, depth = camera.project(scene.means.double())
     kept = depth > NEARER * nearest.amin()
     color = render(scene[kept], camera).color
-    standing = render(scene[kept & above], camera)
+    standing = render(scene.plain[kept & above], camera)
     hidden = torch.where(standing.alpha < 0.5, torch.inf, standing.depth)
     return color.clamp(0, 1).clone(), hidden.double()
