@@ -108,7 +108,7 @@ def test_connected_against_repeated_minima():
     for _ in range(n):
         for a, b in pairs.T.tolist():
             slow[a] = slow[b] = min(int(slow[a]), int(slow[b]))
-    assert torch.equal(connected(n, pairs), slow)
+    assert torch.equal(connected(torch.arange(n), pairs), slow)
 
 
 def test_nearest_mark_is_that_of_the_nearest_voxel_of_27():

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Mapping
 from importlib import import_module
+from types import ModuleType
 from typing import Any
 
 
@@ -26,6 +27,18 @@ def lazy(package: str, names: Mapping[str, str]) -> Callable[[str], object]:
             raise missing from None
 
     return find
+
+
+def imported_apart(name: str) -> ModuleType:
+    """A module, imported in a thread of its own.
+
+    A module that keeps an error of its import keeps with the traceback every frame that was running
+    then, and so all that its callers held, such as a scene of a gigabyte.
+    """
+    from concurrent.futures import ThreadPoolExecutor
+
+    with ThreadPoolExecutor(1) as pool:
+        return pool.submit(import_module, name).result()
 
 
 _HOOKS: dict[str, tuple[str, str]] = {}

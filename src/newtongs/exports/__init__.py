@@ -13,6 +13,8 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
+from torch import Tensor
+
 from ..base.errors import InputError, unknown_name
 from ..base.files import silent, under
 from ..base.locks import alone
@@ -23,14 +25,15 @@ from ..render.scenes import BACKENDS
 from ..render.video import contact_sheet, write_video
 from ..scene.animation import Animation
 from ..scene.cameras import Camera
-from ..scene.gaussians import join
+from ..scene.frames import FIRST
+from ..scene.gaussians import LOGIT_ZERO, GaussianScene, join
 from ..views.framing import default_camera
 from ..views.viewpoints import clear_camera
 from . import films
 from .glb import write_glb
 from .html import is_compressed, read_html, write_html
 from .loss import between, picture
-from .parts import parts
+from .parts import cut, parts
 from .replay import load_animation, save_animation
 from .sequence import write_sequence
 
@@ -213,6 +216,7 @@ def export(
         raise unknown_name("renderer", backend, BACKENDS)
     _check_name(name)
     _check_folder(folder)
+    give_back_freed()
     view = _checked(camera, len(animation)) if camera else clear_camera(animation, size)
     first = view if isinstance(view, Camera) else view[0]
     rate = animation.fps if fps is None else fps
@@ -263,13 +267,21 @@ def lost(
         return None
     give_back_freed()
     got = read_html(path) if page else load(path)
+    give_back_freed()
     drawn, degree = picture(got, camera), got.sh_degree
     del got  # with millions of Gaussians, three scenes may not fit into memory
     give_back_freed()
     pieces = parts(animation, sh_degree=degree)
-    wanted = join(*(p.scene for p in pieces if page or p.shadow_of is None))
-    del pieces
+    shadows = [p.scene for p in pieces if page and p.shadow_of is not None]
+    wanted = join(_without_first(cut(animation.scene, degree), animation.presence), *shadows)
     return between([(picture(wanted, camera), drawn)])
+
+
+def _without_first(scene: GaussianScene, presence: Tensor | None) -> GaussianScene:
+    """The scene in which what is only in frame 0 is invisible; nothing else is copied."""
+    if presence is None:
+        return scene
+    return scene.replace(logits=scene.logits.masked_fill(presence == FIRST, LOGIT_ZERO))
 
 
 def _of_frames(tell: Progress, what: str, of: int, done: int) -> None:

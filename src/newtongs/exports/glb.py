@@ -14,6 +14,7 @@ represent it: rotating, stretching and rotating back is a shear. The extension d
 :mod:`newtongs.formats.glb` describes how the Gaussians are stored.
 """
 
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -101,7 +102,7 @@ class _Animated(Document):
             {"sampler": len(self.samplers) - 1, "target": {"node": node, "path": target}}
         )
 
-    def to_bytes(self) -> list[bytes | memoryview]:
+    def to_bytes(self) -> Iterator[bytes | memoryview]:
         """The parts of the file: header, JSON, arrays."""
         if self.channels:
             motion = {"name": "motion", "samplers": self.samplers, "channels": self.channels}

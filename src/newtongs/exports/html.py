@@ -81,12 +81,11 @@ def html_page(
     small = is_compressed(animation, compress)
     degree = sh_degree if small or sh_degree is not None else EXACT_DEGREE
     pieces = parts(animation, sh_degree=degree)
-    scenes = [p.scene for p in pieces]
-    numbers = page_data.compressed(scenes, progress) if small else page_data.exact(scenes)
+    numbers = page_data.compressed(pieces, progress) if small else page_data.exact(pieces)
     data, groups = numbers.deflated(progress), _groups(pieces)
     meta = {
         "bytes": len(data),
-        "count": sum(len(part.scene) for part in pieces),
+        "count": sum(part.size for part in pieces),
         "groups": [g | ends for g, ends in zip(groups, numbers.ends, strict=True)],
         "times": (animation.times - animation.times[0]).double().tolist(),
         "camera": _camera(animation, camera or default_camera(animation)),
@@ -137,8 +136,8 @@ def _groups(pieces: list[ExportPart]) -> list[dict[str, Any]]:
     groups, first = [], 0
     for part in pieces:
         track = None if part.node_track is None else _track(part.node_track)
-        groups.append({"first": first, "count": len(part.scene), "track": track})
-        first += len(part.scene)
+        groups.append({"first": first, "count": part.size, "track": track})
+        first += part.size
     return groups
 
 

@@ -41,9 +41,10 @@ from torch import Tensor
 from ..base import rotations
 from ..base.files import silent
 from ..base.types import Array, Progress
-from ..formats.codebooks import nearest_code, palette, size_codebook
+from ..formats.codebooks import Stacked, nearest_code, palette, size_codebook
 from ..formats.sog import every_third, thirds
 from ..scene.gaussians import GaussianScene, color_to_sh, join
+from .parts import ExportPart
 
 THIN = math.log(1e-9)  # thinner Gaussians look the same, and would widen the range of all
 LEVEL = 6  # of zlib; higher levels gain 0.3 % and take three times as long
@@ -127,9 +128,9 @@ def from_text(text: bytes) -> bytes:
 # --- exact ----------------------------------------------------------------------------------------
 
 
-def exact(scenes: Sequence[GaussianScene]) -> Numbers:
+def exact(parts: Sequence[ExportPart]) -> Numbers:
     """The first table above."""
-    scene = join(*scenes)
+    scene = join(*(part.scene for part in parts))
     logs = scene.log_scales.clamp_min(THIN)
     low, high = float(logs.min()), float(logs.max())
     rest = scene.sh[:, 1:]
@@ -144,7 +145,7 @@ def exact(scenes: Sequence[GaussianScene]) -> Numbers:
         (rest / step, "i1"),
     ]
     about = {"log_scales": [low, high], "sh": {"coefficients": rest.shape[1], "step": step}}
-    return Numbers([_rounded(x, kind) for x, kind in arrays], about, [{} for _ in scenes])
+    return Numbers([_rounded(x, kind) for x, kind in arrays], about, [{} for _ in parts])
 
 
 def _rounded(x: Tensor, kind: str) -> Array:
@@ -155,12 +156,12 @@ def _rounded(x: Tensor, kind: str) -> Array:
 # --- compressed -----------------------------------------------------------------------------------
 
 
-def compressed(scenes: Sequence[GaussianScene], tell: Progress = silent) -> Numbers:
+def compressed(parts: Sequence[ExportPart], tell: Progress = silent) -> Numbers:
     """The second table above."""
-    placed = [_along_curve(scene) for scene in scenes]
-    labels, about = _palette(scenes, [order for order, _, _ in placed], tell)
     # View-dependent colour is most of a scene, and is not copied to the new order.
-    plain = [part.replace(sh=part.sh[:, :1]) for part in scenes]
+    plain = [part.plain for part in parts]
+    placed = [_along_curve(scene) for scene in plain]
+    labels, about = _palette(parts, [order for order, _, _ in placed], tell)
     scene = join(*(part[order] for part, (order, _, _) in zip(plain, placed, strict=True)))
     axes = scene.log_scales.clamp_min(THIN).sort(dim=1, descending=True, stable=True)
     # In blocks: matrices of all Gaussians would take more memory than the scene.
@@ -225,17 +226,16 @@ def _colours(scene: GaussianScene) -> Array:
 
 
 def _palette(
-    scenes: Sequence[GaussianScene], orders: list[Array], tell: Progress
+    parts: Sequence[ExportPart], orders: list[Array], tell: Progress
 ) -> tuple[list[Array], dict[str, Any]]:
     """Two planes of labels, in the given order, and the planes of the palette; their metadata."""
-    n, k = sum(map(len, scenes)), scenes[0].sh.shape[1] - 1
+    n, k = sum(part.size for part in parts), parts[0].source.sh.shape[1] - 1
     if not k:
         return [], {"coefficients": 0, "step": 1.0, "entries": 0}
     entries = min(MOST_ENTRIES, max(LEAST_ENTRIES, n // GAUSSIANS_PER_ENTRY))
-    parts = [scene.sh.flatten(1)[:, 3:] for scene in scenes]
-    x = parts[0] if len(parts) == 1 else torch.cat(parts)
+    x = Stacked([(part.source.sh.flatten(1)[:, 3:], part.rows) for part in parts])
     found, labels = palette(x, entries, tell=tell)
-    pieces = labels.split([len(part) for part in parts])
+    pieces = labels.split([part.size for part in parts])
     labels = torch.cat([x[order] for x, order in zip(pieces, orders, strict=True)])
     step = float(found.abs().max()) / 127 or 1.0
     planes = labels.numpy().astype("<u2").view(np.uint8).reshape(-1, 2).T

@@ -23,12 +23,29 @@ class ExportPart(NamedTuple):
     """Object id; None for static Gaussians and for shadows."""
     name: str
     """Name, also of the node in a file."""
-    scene: GaussianScene
-    """The Gaussians in frame 0."""
+    source: GaussianScene
+    """The Gaussians in frame 0, and others;"""
+    rows: Tensor | None = None
+    """those of the part among them ``(n,)``; None for all."""
     node_track: NodeTrack | None = None
     """How they move; None if static."""
     shadow_of: int | None = None
     """The object whose shadow this is."""
+
+    @property
+    def scene(self) -> GaussianScene:
+        """The Gaussians in frame 0, copied."""
+        return self.source if self.rows is None else self.source[self.rows]
+
+    @property
+    def plain(self) -> GaussianScene:
+        """They without view-dependent colour."""
+        return self.source.plain if self.rows is None else self.source.plain[self.rows]
+
+    @property
+    def size(self) -> int:
+        """Number of Gaussians."""
+        return len(self.source) if self.rows is None else len(self.rows)
 
 
 def parts(animation: Animation, *, sh_degree: int | None = None) -> list[ExportPart]:
@@ -47,16 +64,22 @@ def parts(animation: Animation, *, sh_degree: int | None = None) -> list[ExportP
             raise InputError(f"no object {index} in the scene; there are {scene.object_ids}")
         moving[rows] = True
         name = "background" if index == BACKGROUND else f"object_{index}".replace("-", "m")
-        objects.append(ExportPart(index, name, scene[rows], animation.node_track(index)))
-    rest = there & ~moving
-    still = [ExportPart(None, "still", scene if rest.all() else scene[rest])] if rest.any() else []
+        track = animation.node_track(index)
+        objects.append(ExportPart(index, name, scene, _some(rows, scene), track))
+    rows = (there & ~moving).nonzero().squeeze(-1)
+    still = [ExportPart(None, "still", scene, _some(rows, scene))] if len(rows) else []
     return still + objects + _shadows(animation, scene.sh_degree)
+
+
+def _some(rows: Tensor, scene: GaussianScene) -> Tensor | None:
+    """Rows ``(n,)`` in ascending order; None if they are all."""
+    return None if len(rows) == len(scene) else rows
 
 
 def _shadows(animation: Animation, sh_degree: int) -> list[ExportPart]:
     """Decals, with as many colour coefficients as the rest."""
     return [
-        ExportPart(None, f"shadow_{i}", _with_sh(decal.scene, sh_degree), decal.node_track, i)
+        ExportPart(None, f"shadow_{i}", _with_sh(decal.scene, sh_degree), None, decal.node_track, i)
         for i, decal in decals(animation).items()
     ]
 

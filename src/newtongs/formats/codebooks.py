@@ -5,9 +5,10 @@ are first clustered coarsely, then within each part: a palette of 65,536 entries
 comparisons per vector instead of 65,536.
 """
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from typing import Any, TypeVar
+from itertools import accumulate
+from typing import Any, TypeAlias, TypeVar
 
 import numpy as np
 import numpy.typing as npt
@@ -82,20 +83,50 @@ def nearest_code(values: npt.NDArray[np.float32], codes: Floats) -> npt.NDArray[
     return np.searchsorted(middles, values).astype(np.uint8)
 
 
+class Stacked:
+    """Rows of several matrices, one below the other, copied only as they are asked for."""
+
+    def __init__(self, parts: Sequence[tuple[Tensor, Tensor | None]]) -> None:
+        """Matrices ``(N, d)``, each with the rows ``(n,)`` to take of it; None for all."""
+        self.parts = [(x, torch.arange(len(x)) if rows is None else rows) for x, rows in parts]
+        self.ends = list(accumulate(len(rows) for _, rows in self.parts))
+        self.shape = self.ends[-1], parts[0][0].shape[1]
+
+    def __len__(self) -> int:
+        return self.shape[0]
+
+    def __getitem__(self, index: slice | Tensor) -> Tensor:
+        at = torch.arange(*index.indices(len(self))) if isinstance(index, slice) else index
+        out = self.parts[0][0].new_empty(len(at), self.shape[1])
+        for (x, rows), end in zip(self.parts, self.ends, strict=True):
+            its = (at < end) & (at >= end - len(rows))
+            out[its] = x[rows[at[its] - (end - len(rows))]]
+        return out
+
+
+Vectors: TypeAlias = Tensor | Stacked
+
+
+def _blocks(x: Vectors, size: int) -> Iterator[Tensor]:
+    """The rows, so many at a time."""
+    return (x[start : start + size] for start in range(0, len(x), size))
+
+
 def palette(
-    x: Tensor, entries: int, seed: int = 0, *, tell: Progress = silent
+    x: Vectors, entries: int, seed: int = 0, *, tell: Progress = silent
 ) -> tuple[Tensor, Tensor]:
     """Up to ``entries`` vectors, and for each of ``x (n, d)`` the index of a near one.
 
     ``tell`` reports the number of vectors done; ``x`` is never copied as a whole.
     """
     if len(x) <= entries:
-        return x, torch.arange(len(x))
+        return x[:], torch.arange(len(x))
     if (known := _repeated(x, entries)) is not None:
         return known
     some = torch.randperm(len(x), generator=torch.Generator().manual_seed(seed))[:SAMPLE]
     coarse = _kmeans(x[some], round(entries**0.5))
-    part = torch.cat(list(_in_threads(lambda y: _nearest(y, coarse), x.split(SAMPLE))))
+    starts = range(0, len(x), SAMPLE)
+    part = torch.cat(list(_in_threads(lambda i: _nearest(x[i : i + SAMPLE], coarse), starts)))
     sizes = torch.bincount(part, minlength=len(coarse))
     shares = _shares((x[some] - coarse[part[some]]).square().sum(1), part[some], sizes, entries)
     groups = part.argsort(stable=True).split(sizes.tolist())
@@ -131,7 +162,7 @@ def _in_threads(work: Callable[..., Result], *each: Iterable[Any]) -> Iterator[R
         pool.shutdown(cancel_futures=True)  # an interrupt does not wait for the rest
 
 
-def _repeated(x: Tensor, entries: int) -> tuple[Tensor, Tensor] | None:
+def _repeated(x: Vectors, entries: int) -> tuple[Tensor, Tensor] | None:
     """The exact palette of vectors with repetitions; None if too many differ."""
     some = _keys(x[:: max(1, len(x) // SAMPLE)])
     if len(np.unique(some)) > MOSTLY * len(some):
@@ -140,15 +171,15 @@ def _repeated(x: Tensor, entries: int) -> tuple[Tensor, Tensor] | None:
     if len(first) > entries:
         return None
     found, labels = x[torch.from_numpy(first)], torch.from_numpy(label.reshape(-1))
-    blocks = zip(x.split(BLOCK), labels.split(BLOCK), strict=True)
+    blocks = zip(_blocks(x, BLOCK), labels.split(BLOCK), strict=True)
     # Verified, although equal keys of different vectors are extremely unlikely.
     return (found, labels) if all(torch.equal(y, found[k]) for y, k in blocks) else None
 
 
-def _keys(x: Tensor) -> npt.NDArray[np.uint64]:
+def _keys(x: Vectors) -> npt.NDArray[np.uint64]:
     """Hashes ``(n,)`` of the bits of rows: sums with random weights."""
     weights = np.random.default_rng(0).integers(1, 1 << 63, x.shape[1], np.uint64) * 2 + 1
-    bits = (np.ascontiguousarray(y.numpy()).view(np.uint32) for y in x.split(BLOCK))
+    bits = (np.ascontiguousarray(y.numpy()).view(np.uint32) for y in _blocks(x, BLOCK))
     return np.concatenate([(b * weights).sum(1, dtype=np.uint64) for b in bits])
 
 

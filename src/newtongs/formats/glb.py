@@ -32,6 +32,7 @@ import mmap
 import struct
 import warnings
 from collections.abc import Iterator, Sequence
+from itertools import chain
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -416,8 +417,7 @@ class Document:
 
     def add_array(self, x: Tensor, *, bounds: bool = False, target: int | None = None) -> int:
         """Add an accessor for ``x (n,)`` or ``(n, 3 or 4)`` in float32; returns its index."""
-        rows = x.detach().cpu().numpy().reshape(len(x), -1)
-        array = np.ascontiguousarray(rows, dtype=np.float32)
+        array = x.detach().float().cpu().numpy().reshape(len(x), -1)  # of a scene: a view
         view = {"buffer": 0, "byteOffset": self.bytes, "byteLength": array.nbytes}
         self._append(array)
         self.tree["bufferViews"].append(view | ({} if target is None else {"target": target}))
@@ -516,8 +516,8 @@ class Document:
         self.unpacked += size
         self.tree["bufferViews"].append(view)
 
-    def to_bytes(self) -> list[bytes | memoryview]:
-        """The parts of the file: header, JSON, arrays."""
+    def to_bytes(self) -> Iterator[bytes | memoryview]:
+        """The parts of the file: header, JSON, arrays, each made when it is asked for."""
         if not self.compress:
             return packed(self.tree, self.arrays)
         names = [*self.tree["extensionsUsed"], meshopt.NAME]
@@ -528,10 +528,11 @@ class Document:
 
 def packed(
     tree: dict[str, Any], arrays: Sequence[Array], more: Sequence[dict[str, Any]] = ()
-) -> list[bytes | memoryview]:
+) -> Iterator[bytes | memoryview]:
     """The parts of a .glb: header, JSON, and the arrays of its buffer views in order.
 
-    ``more`` are buffers besides the binary chunk.
+    ``more`` are buffers besides the binary chunk. Arrays may be views of a scene: each is copied
+    only while it is written.
     """
     size = sum(a.nbytes for a in arrays)
     tree = tree | {"buffers": [{"byteLength": size}, *more]}
@@ -540,12 +541,12 @@ def packed(
     total = 12 + 8 + len(text) + 8 + size
     if total > LARGEST_LENGTH:
         raise InputError(f"a .glb has at most 4 GiB, this one needs {total / 2**30:.1f}")
-    return [
+    head = [
         MAGIC + struct.pack("<II", VERSION, total),
         struct.pack("<I", len(text)) + JSON_CHUNK + text,
         struct.pack("<I", size) + BIN_CHUNK,
-        *(a.data.cast("B") for a in arrays if a.nbytes),
     ]
+    return chain(head, (np.ascontiguousarray(a).data.cast("B") for a in arrays if a.nbytes))
 
 
 def attribute_arrays(scene: GaussianScene) -> dict[str, Tensor]:

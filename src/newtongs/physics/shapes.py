@@ -145,7 +145,8 @@ class Shape:
 # --- the skin: outermost points of the Gaussians -------------------------------------------------
 
 DIRECTIONS = 512  # in which outermost points are searched: one every 9 degrees
-CHUNK = 32  # directions at a time, so that 60,000 Gaussians take about 10 MB
+CHUNK, PAIRS = 32, 2**21  # directions, and pairs with a Gaussian, at a time: 64 MB
+SKIN_OF = 2**18  # Gaussians; of more, every k-th says where the skin is
 
 
 def directions(n: int) -> torch.Tensor:
@@ -165,13 +166,14 @@ def outermost(scene: GaussianScene, world: WorldFrame) -> Array:
     """
     kept = scene.opacities >= VISIBLE
     part = scene[kept] if kept.any() else scene
+    part = part[:: -(-len(part) // SKIN_OF)]
     x = world.to_physics(part.means).double()
     quats = part.quats.double()
     turn = rotations.multiply(world.rotation.to(quats).expand_as(quats), quats)
     axes = rotations.to_matrix(turn) * (world.scale * part.scales.double()).unsqueeze(-2)
     d = directions(DIRECTIONS).to(x)
-    rank = math.floor(TAIL * len(x)) + 1
-    found = torch.cat([_supports(x, axes, some, rank) for some in d.split(CHUNK)])
+    rank, most = math.floor(TAIL * len(x)) + 1, max(1, min(CHUNK, PAIRS // len(x)))
+    found = torch.cat([_supports(x, axes, some, rank) for some in d.split(most)])
     return (_clipped(found, x.median(0).values, d) if rank > 1 else found).numpy()
 
 

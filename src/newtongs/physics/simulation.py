@@ -20,6 +20,7 @@ from torch import Tensor
 
 from ..base import rotations
 from ..base.errors import InputError, unknown_name
+from ..base.lazy import imported_apart
 from ..base.state import DIM, State, as_tensor, replace, require_simulable
 from ..base.types import StateTensor, Times, Vec3
 from ..dynamics.interface import Dynamics
@@ -213,6 +214,7 @@ def _engine(name: str) -> Callable[..., Engine]:
 
         return PaperEngine
     if name == "mujoco":
+        imported_apart("mujoco")  # it keeps an error where there is no glfw
         from .mujoco_engine import MujocoEngine
 
         return MujocoEngine

@@ -31,7 +31,7 @@ LIGHTEST = 2e-3  # mass of a loose object; air drag would throw a lighter one ab
 def initial_state(layout: Layout, index: int, one: ObjectSpec | None) -> StateTensor:
     """``Z_0`` of an object in the physics frame ``(22,)``; at rest if ``one`` is None."""
     one = one or ObjectSpec(velocity=(0.0, 0.0, 0.0))
-    gaussians = layout.scene.object(index)
+    gaussians = layout.scene.plain.object(index)
     low, high = extent(gaussians, layout.frame.up)
     in_the_air = low - layout.frame.floor > AIR * (high - low)
     velocity, spin = DROP if in_the_air else TOSS
@@ -97,7 +97,7 @@ def _loose_body(z0: StateTensor, shape: Shape | None, first: Body) -> Body:
 
 def shape_of(layout: Layout, index: int, z0: StateTensor) -> Shape:
     """Decompose an object into convex pieces, in the physics frame."""
-    gaussians = layout.scene.object(index)
+    gaussians = layout.scene.plain.object(index)
     if len(gaussians) > 50:
         kept = without_floaters(gaussians)
         gaussians = gaussians[kept] if kept.any() else gaussians

@@ -93,12 +93,14 @@ class Layout:
 
 
 def pick(
-    source: Source, spec: SceneSpec, floor: FloorPlane, memory: Memory | None = None
-) -> Layout:
+    source: Source, spec: SceneSpec, floor: FloorPlane, memory: Memory | None = None,
+    *, plain: bool = False,
+) -> Layout:  # fmt: skip
     """Mark the objects 0, 1, ... and extract them from the scene.
 
     With ``spec.complete`` each selection is completed, separated from its support, and the hole it
     leaves there is repaired; all of this is visible from frame 1 on. ``memory`` caches extractions.
+    A ``plain`` layout has no view-dependent colour, to save memory.
     """
     given = on_cpu(source.scene)
     frame, carrying = WorldFrame.of_floor(floor.up, floor.height), floor.carrying
@@ -115,6 +117,9 @@ def pick(
         chosen += more
         extracted += _extract(given, carrying, more, extracted, points, memory)
     origin = FloorOrigin.KNOWN if source.ours and spec.up is None else FloorOrigin.FOUND
+    if plain:
+        given = given.plain
+        extracted = [each._replace(own=each.own.plain, fill=each.fill.plain) for each in extracted]
     layout = Layout(
         given, torch.arange(len(given)), len(spec.objects), frame, floor, origin,
         names=tuple(c.name for c in chosen),
@@ -158,9 +163,9 @@ def _reference(
         return None
     for index, one in enumerate(chosen):
         if int((one.mask & main.mask).sum()) > SAME * int((one.mask | main.mask).sum()):
-            return lifted_scale(layout.scene.object(index))
+            return lifted_scale(layout.scene.plain.object(index))
     (whole,) = _extract(given, layout.floor.carrying, [main], [], points, memory)
-    return lifted_scale(join(given[whole.mask], *_new_parts(whole)))
+    return lifted_scale(join(given.plain[whole.mask], *(x.plain for x in _new_parts(whole))))
 
 
 def main_object(scene: GaussianScene, floor: FloorPlane) -> Selection | None:

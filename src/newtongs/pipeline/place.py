@@ -52,7 +52,7 @@ def set_into_place(layout: Layout, place: Place, meters_per_unit: float | None) 
         )
     frame = given or WorldFrame.of_floor(floor.up, floor.height)
     main = main_object(background, floor.carrying)
-    reference = None if main is None else lifted_scale(background[main.mask])
+    reference = None if main is None else lifted_scale(background.plain[main.mask])
     marked = background.ids != BACKGROUND
     if marked.any() and not marked.all():
         background = background[~marked]  # the background's own object is removed
@@ -143,7 +143,7 @@ def settle(layout: Layout, spec: SceneSpec) -> Layout:
     """
     height = spec.floor_height if spec.place is None else None
     pushed = (layout.scene.ids != BACKGROUND) & (layout.scene.ids < layout.pushed)
-    low, high = extent(layout.scene[pushed], layout.frame.up)
+    low, high = extent(layout.scene.plain[pushed], layout.frame.up)
     size, found = high - low, layout.frame.floor
     origin, endless = layout.floor_origin, False
     if height is not None:
@@ -170,6 +170,6 @@ def settle(layout: Layout, spec: SceneSpec) -> Layout:
         )
     scale = spec.meters_per_unit or 1.0
     if not spec.physics.literal and spec.meters_per_unit is None:
-        scale = unit(lifted_scale(layout.scene.object(0)), layout.reference)
+        scale = unit(lifted_scale(layout.scene.plain.object(0)), layout.reference)
     frame = WorldFrame.of_floor(layout.frame.up, floor, scale=scale)
     return changed(layout, frame=frame, floor_origin=origin, endless=endless)

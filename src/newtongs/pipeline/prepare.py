@@ -16,6 +16,7 @@ from torch import Tensor
 from .. import __version__
 from ..base import rotations
 from ..base.errors import InputError
+from ..base.process import give_back_freed
 from ..base.state import State
 from ..base.types import Progress, StateTensor, Times, Vec3
 from ..physics.bodies import Body
@@ -189,6 +190,7 @@ def prepare(
         )
     floor = floor or floor_of(source, spec.up, spec.floor_height)
     layout = pick(source, spec, floor, memory)
+    give_back_freed()  # of a large scene, each step needs as much as is left
     if spec.place is not None:
         layout = set_into_place(layout, spec.place, spec.meters_per_unit)
     settled = with_copies(settle(layout, spec), spec.copies)
@@ -197,6 +199,7 @@ def prepare(
     bodies = make_bodies(layout, spec, shapes, progress)
     for i, body in enumerate(bodies):
         refuse_inside(i, body, spec.planes, spec.boxes)
+    give_back_freed()
     return Setup(source, spec, settled, layout, bodies, make_surroundings(layout, bodies, spec))
 
 
@@ -209,10 +212,10 @@ def main_frame(
     scene unit is a physics unit.
     """
     try:
-        return settle(pick(source, spec, floor, memory), spec).frame
+        return settle(pick(source, spec, floor, memory, plain=True), spec).frame
     except InputError:
         main = main_object(source.scene, floor.carrying)
-        scale = 1.0 if main is None else TYPICAL_SCALE / lifted_scale(source.scene[main.mask])
+        scale = 1.0 if main is None else TYPICAL_SCALE / lifted_scale(source.scene.plain[main.mask])
         return WorldFrame.of_floor(floor.up, floor.height, scale=scale)
 
 
@@ -222,7 +225,7 @@ def _same_shape(before: Setup, layout: Layout, index: int) -> Shape | None:
         return None
     was, now = before.frame, layout.frame
     frame = was.scale == now.scale and was.floor == now.floor and torch.equal(was.up, now.up)
-    old, new = before.layout.scene.object(index), layout.scene.object(index)
+    old, new = before.layout.scene.plain.object(index), layout.scene.plain.object(index)
     same = frame and all(
         torch.equal(getattr(old, name), getattr(new, name))
         for name in ("means", "quats", "log_scales", "logits")

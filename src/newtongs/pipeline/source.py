@@ -54,7 +54,9 @@ def open_source(
 
 
 def on_cpu(scene: GaussianScene) -> GaussianScene:
-    """The scene as the pipeline needs it: on the CPU, in float32."""
+    """The scene as the pipeline needs it: on the CPU, in float32; as it is if it is that."""
+    if scene.device.type == "cpu" and scene.means.dtype == torch.float32:
+        return scene
     scene = scene.to("cpu")
     numbers = ("means", "quats", "log_scales", "logits", "sh")
     return scene.replace(**{name: getattr(scene, name).float() for name in numbers})
@@ -107,7 +109,7 @@ def _with_plinth(scene: GaussianScene, floor: FloorPlane) -> FloorPlane:
     marked = any(i != BACKGROUND for i in scene.object_ids)
     if floor_below is None or marked or (found.kind == "found" and found.score > SURE):
         return found
-    plinth = find_plinth(scene.to("cpu"), floor_below)
+    plinth = find_plinth(scene.to("cpu").plain, floor_below)
     if plinth is None or (
         found.kind == "found" and abs(found.height - plinth.height) > found.thickness
     ):

@@ -53,8 +53,7 @@ def static_rest(layout: Layout) -> GaussianScene:
 
     View-dependent colour is dropped to keep the copy small.
     """
-    plain = layout.scene.replace(sh=layout.scene.sh[:, :1])
-    return plain[(layout.scene.ids == BACKGROUND) & layout.ever_after]
+    return layout.scene.plain[(layout.scene.ids == BACKGROUND) & layout.ever_after]
 
 
 def solid_scene(

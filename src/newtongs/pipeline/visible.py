@@ -49,7 +49,7 @@ def with_visible_floors(
 
     ``states`` holds the states of each object ``(T, 22)``, in scene coordinates.
     """
-    frame, objects = layout.frame, layout.scene[layout.scene.ids != BACKGROUND]
+    frame, objects = layout.frame, layout.scene.plain[layout.scene.ids != BACKGROUND]
     low, high = extent(objects, frame.up)
     path = torch.cat([State(z).p for z in states])
     ends = path.amin(0), path.amax(0)
@@ -79,7 +79,7 @@ def _missing(
     """The part of a disc in a given floor that is not captured, if an object lands there."""
     from scipy.spatial import cKDTree
 
-    rest = layout.scene[(layout.scene.ids == BACKGROUND) & layout.ever_after]
+    rest = layout.scene.plain[(layout.scene.ids == BACKGROUND) & layout.ever_after]
     x = layout.frame.to_physics(rest.means[rest.opacities >= VISIBLE]).double().numpy()
     for body, z in zip(bodies, map(layout.frame.state_to_physics, states), strict=True):
         p = State(z).p.double()

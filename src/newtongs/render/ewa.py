@@ -19,7 +19,7 @@ import torch
 from torch import Tensor
 
 from ..base.jit import compiled
-from ..base.process import Share, sharing
+from ..base.process import Share, give_back_freed, sharing
 from ..base.types import Array
 from ..scene import Camera, GaussianScene
 from ..scene.frames import AnimatedScene, Frame
@@ -68,7 +68,8 @@ def projected(splats: Splats, view: Pinhole, share: Share) -> Layer:
         lambda i: ewa_project.project(splats, view, i, min(i + CHUNK, n), records, seen),
         range(0, n, CHUNK),
     )
-    return ewa_tiles.by_depth(records, seen)
+    rows = ewa_tiles.by_depth(records, seen)
+    return Layer(records[: len(rows)], rows)
 
 
 def draw_layer(
@@ -139,6 +140,7 @@ def pictures(scenes: AnimatedScene, camera: Camera, background: Any) -> Iterator
     """Frame after frame; each picture is the caller's to keep."""
     with sharing() as share:
         film = EwaFilm(scenes, camera, background, share)
+        give_back_freed()  # of a large scene, before as much is taken for the moving part
         for t, frame in enumerate(film.moving):
             yield rendering(film.draw(t, frame))
 

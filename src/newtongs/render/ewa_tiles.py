@@ -33,7 +33,6 @@ from .ewa_project import (
     B,
     G,
     Indices,
-    Layer,
 )  # fmt: skip
 from .labels import Labelling, decide
 from .splat import ALPHA_CAP, ALPHA_MIN, T_MIN
@@ -61,28 +60,51 @@ E0, E1, E2, E3, E4, E5 = map(
 
 
 @compiled()
-def by_depth(records: Array, seen: Any) -> Layer:
-    """The visible Gaussians from near to far; equal depths keep their order.
+def by_depth(records: Array, seen: Any) -> Indices:
+    """The rows ``(n,)`` that are seen, near to far; equal depths keep their order.
 
-    A radix sort: the bits of positive floats have the order of the floats.
+    A radix sort: the bits of positive floats have the order of the floats. The records, the largest
+    array of a picture, are sorted in place: those of the rows become the first ``n``.
     """
     n = 0
     for i in range(len(seen)):
         n += seen[i]
-    keys, order = np.empty(n, np.uint32), np.empty(n, np.int32)
+    keys, order, rows = np.empty(n, np.uint32), np.empty(n, np.int32), np.empty(n, np.int32)
     n = 0
     for i in range(len(seen)):
         if seen[i]:
             keys[n] = np.float32(records[i, DEPTH]).view(np.uint32)
-            order[n] = i
+            order[n], rows[n] = n, i
+            for c in range(RECORD):
+                records[n, c] = records[i, c]
             n += 1
     for shift in (0, 11, 22):
         keys, order = _radix_pass(keys, order, np.uint32(shift))
-    out = np.empty((n, RECORD), np.float32)
+    out = np.empty(n, np.int32)
     for i in range(n):
+        out[i] = rows[order[i]]
+    _permute(records, order)
+    return out
+
+
+@compiled()
+def _permute(records: Array, source: Indices) -> None:
+    """Replace record ``i`` by record ``source[i]``, cycle by cycle; ``source`` is used up."""
+    kept = np.empty(RECORD, np.float32)
+    for first in range(len(source)):
+        if source[first] < 0:
+            continue
         for c in range(RECORD):
-            out[i, c] = records[order[i], c]
-    return Layer(out, order)
+            kept[c] = records[first, c]
+        at = first
+        while source[at] != first:
+            there = source[at]
+            for c in range(RECORD):
+                records[at, c] = records[there, c]
+            source[at], at = -1, there
+        for c in range(RECORD):
+            records[at, c] = kept[c]
+        source[at] = -1
 
 
 @compiled()

@@ -11,9 +11,9 @@ from torch import Tensor
 from ..base import rotations
 from ..base.errors import InputError
 from ..base.process import one_thread
-from ..base.types import StateTensor, Vec3
+from ..base.types import Quat, StateTensor, Vec3
 from . import sh as harmonics
-from .gaussians import GaussianScene
+from .gaussians import AT_A_TIME, GaussianScene
 from .transform import (
     Form,
     Objects,
@@ -32,8 +32,8 @@ from .transform import (
 
 # When a Gaussian is visible: repairs behind an object must not change frame 0, the capture itself.
 ALWAYS, FIRST, LATER = 0, 1, 2  # in all frames, in frame 0 only, from frame 1
-AT_A_TIME = 2**18  # Gaussians whose covariances are computed at once
 FEW = 20_000  # Gaussians that one thread moves as fast as two
+MOST = 0.5  # share of the Gaussians
 
 Shade: TypeAlias = Callable[[int], tuple[Tensor, Tensor]]
 """The rows ``(n,)`` in shadow in a frame, and the factors ``(n,)`` on their colours."""
@@ -122,10 +122,16 @@ class AnimatedScene:
         return out if self.presence is None else out & (self.presence == ALWAYS)
 
     def moving(self) -> tuple[Tensor, "AnimatedScene"]:
-        """Rows ``(n,)`` that are not still, in order, and an animated scene of only these."""
-        rows = (~self.still).nonzero().squeeze(-1)
+        """Rows ``(n,)`` that are not still, in order, and an animated scene of only these.
+
+        If most move, all are taken: a copy of most of the scene would cost more than it saves.
+        """
+        moves = ~self.still
+        if moves.sum() > MOST * len(moves):
+            moves[:] = True
+        rows = moves.nonzero().squeeze(-1)
         part = copy.copy(self)
-        part.scene, part.shade = _kept(self.scene, rows), None
+        part.scene, part.shade = _kept(self.scene, moves), None
         part.presence = None if self.presence is None else self.presence[rows]
         ids = part.scene.object_ids
         part.states = {i: pair for i, pair in self.states.items() if i in ids}
@@ -133,12 +139,10 @@ class AnimatedScene:
 
     def covariances(self) -> Tensor:
         """``(N, 6)`` at the start, see :func:`pack_symmetric`; computed in parts to save memory."""
-        quats, scales = self.scene.quats, self.scene.scales
-        out = quats.new_empty(len(quats), 6)
-        for first in range(0, len(quats), AT_A_TIME):
-            part = slice(first, first + AT_A_TIME)
-            m = rotations.to_matrix(quats[part]) * scales[part].unsqueeze(-2)
-            out[part] = pack_symmetric(m @ m.mT)
+        fields = self.scene.quats.split(AT_A_TIME), self.scene.scales.split(AT_A_TIME)
+        out = self.scene.quats.new_empty(len(self.scene), 6)
+        for into, quats, scales in zip(out.split(AT_A_TIME), *fields, strict=True):
+            into.copy_(_packed(quats, scales))
         return out
 
     def _hidden(self, t: int) -> Tensor:
@@ -162,9 +166,7 @@ class AnimatedScene:
         """Frames in order, in buffers in which only the objects' rows change."""
         scene = self.scene
         buffers = scene.means.clone(), self.covariances(), scene.sh.clone()
-        tracks = [
-            _Track(scene, buffers[1], i, z0, z, self.form) for i, (z0, z) in self.states.items()
-        ]
+        tracks = [_Track(scene, i, z0, z, self.form) for i, (z0, z) in self.states.items()]
         opacities, few = scene.opacities, sum(len(track.rows) for track in tracks) < FEW
         for t in range(self.length):
             with one_thread() if few else nullcontext():
@@ -181,45 +183,55 @@ class _Track:
     def __init__(
         self,
         scene: GaussianScene,
-        covariances: Tensor,
         index: int,
         z0: StateTensor,
         z: StateTensor,
         form: Form,
     ) -> None:
-        self.index, self.rows = index, rows_of(scene, index)
-        part, A = scene[self.rows], affine64(z0, z, form)
+        self.index, self.rows, self.scene = index, rows_of(scene, index), scene
+        A = affine64(z0, z, form)
         self.unmoved = unmoved(z0, z, form).tolist()
-        self.start = part.means, covariances[self.rows].clone(), part.sh
         self.turns = rotations.to_matrix(relative(z0, z))
-        self.inputs = homogeneous(part.means)
-        self.mean_matrices = mean_matrices(A, z0, z).to(part.means)
-        # In float64: needles under extreme ratios would lose their short axes.
-        m = rotations.to_matrix(part.quats.double()) * part.log_scales.double().exp().unsqueeze(-2)
-        self.sigma, self.congruence = pack_symmetric(m @ m.mT), congruence(A, packed=True)
-        self.sh = part.sh
+        self.mean_matrices = mean_matrices(A, z0, z).to(scene.means)
+        self.sigma, self.congruence = _covariances64(scene, self.rows), congruence(A, packed=True)
 
     def write(self, t: int, means: Vec3, covariances: Tensor, sh: Tensor) -> None:
         """Overwrite the object's rows with frame ``t``; an unmoved object keeps its bits."""
-        if self.unmoved[t]:
-            for out, x in zip((means, covariances, sh), self.start, strict=True):
-                out.index_copy_(0, self.rows, x)
-            return
-        means.index_copy_(0, self.rows, self.inputs @ self.mean_matrices[t])
-        covariances.index_copy_(0, self.rows, (self.sigma @ self.congruence[t]).to(covariances))
-        still = torch.equal(self.turns[t], torch.eye(3).to(self.turns))
-        if sh.shape[1] > 1:
-            turned = self.sh if still else harmonics.rotate(self.sh, self.turns[t])
-            sh.index_copy_(0, self.rows, turned)
+        moves = not self.unmoved[t]
+        turns = moves and not torch.equal(self.turns[t], torch.eye(3).to(self.turns))
+        fields = self.rows.split(AT_A_TIME), self.sigma.split(AT_A_TIME)
+        for rows, sigma in zip(*fields, strict=True):
+            g, c = self.scene.means[rows], self.scene.sh[rows]
+            means[rows] = homogeneous(g) @ self.mean_matrices[t] if moves else g
+            if moves:
+                covariances[rows] = (sigma @ self.congruence[t]).to(covariances)
+            else:
+                covariances[rows] = _packed(self.scene.quats[rows], self.scene.scales[rows])
+            sh[rows] = harmonics.rotate(c, self.turns[t]) if turns and sh.shape[1] > 1 else c
 
 
-def _kept(scene: GaussianScene, rows: Tensor) -> GaussianScene:
-    """Some rows, with the activated values of the whole scene.
+def _covariances64(scene: GaussianScene, rows: Tensor) -> Tensor:
+    """Packed ``(n, 6)`` in float64: needles under extreme ratios would lose their short axes."""
+    out = scene.means.new_empty(len(rows), 6, dtype=torch.float64)
+    for its, into in zip(rows.split(AT_A_TIME), out.split(AT_A_TIME), strict=True):
+        into.copy_(_packed(scene.quats[its].double(), scene.log_scales[its].double().exp()))
+    return out
+
+
+def _packed(quats: Quat, scales: Tensor) -> Tensor:
+    """Packed covariances ``(n, 6)``."""
+    m = rotations.to_matrix(quats) * scales.unsqueeze(-2)
+    return pack_symmetric(m @ m.mT)
+
+
+def _kept(scene: GaussianScene, mask: Tensor) -> GaussianScene:
+    """The rows of a mask, with the activated values of the whole scene.
 
     Recomputed in a shorter tensor they may differ in the last bit: its end is not vectorised.
     """
-    part = scene[rows]
-    vars(part).update(scales=scene.scales[rows], opacities=scene.opacities[rows])
+    part = scene[mask]
+    if part is not scene:
+        vars(part).update(scales=scene.scales[mask], opacities=scene.opacities[mask])
     return part
 
 

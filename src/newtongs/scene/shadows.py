@@ -53,7 +53,7 @@ class Caster(NamedTuple):
 def casters(scene: GaussianScene, affines: Affines, up: Vec3) -> dict[int, Caster]:
     """All moving objects by id; a mean ``g`` moves to ``A_t g + b_t``."""
     axes = upright_axes(up)
-    return {i: _caster(scene[rows_of(scene, i)], *Ab, axes) for i, Ab in affines.items()}
+    return {i: _caster(scene.plain[scene.ids == i], *Ab, axes) for i, Ab in affines.items()}
 
 
 def upright_axes(up: Vec3) -> Tensor:

@@ -8,7 +8,7 @@ from ..base import rotations
 from ..base.errors import InputError
 from ..base.state import make
 from ..base.types import Quat, Vec3
-from .gaussians import BACKGROUND, GaussianScene, quantiles
+from .gaussians import AT_A_TIME, BACKGROUND, GaussianScene, quantiles
 from .transform import transform
 from .world_frame import WorldFrame
 
@@ -38,9 +38,13 @@ def moved(
 
 def extent(scene: GaussianScene, direction: Vec3) -> tuple[float, float]:
     """Lowest and highest extent of the opaque Gaussians along a unit ``direction``."""
-    opaque = scene[scene.opacities >= VISIBLE] if (scene.opacities >= VISIBLE).any() else scene
+    opaque = scene.plain
+    if (opaque.opacities >= VISIBLE).any():
+        opaque = opaque[opaque.opacities >= VISIBLE]
     d = direction.to(opaque.means)
-    reach = SIGMAS * torch.einsum("i,nij,j->n", d, opaque.covariances, d).clamp_min(0).sqrt()
+    parts = [opaque[i : i + AT_A_TIME].covariances for i in range(0, len(opaque), AT_A_TIME)]
+    wide = torch.cat([torch.einsum("i,nij,j->n", d, each, d) for each in parts])
+    reach = SIGMAS * wide.clamp_min(0).sqrt()
     middle = opaque.means @ d
     low, high = quantiles(middle - reach, [TAIL]), quantiles(middle + reach, [1 - TAIL])
     return low.item(), high.item()

@@ -14,6 +14,7 @@ from ..base import rotations
 from ..base.errors import InputError
 from ..base.state import State, pack
 from ..base.types import Quat, StateTensor, Vec3
+from .gaussians import AT_A_TIME
 
 UP = (0.0, 1.0, 0.0)  # of the physics frame
 
@@ -60,6 +61,8 @@ class WorldFrame:
 
     def to_physics(self, points: Vec3) -> Vec3:
         """Points ``(..., 3)`` from the scene to the physics frame."""
+        if points.dim() == 2 and len(points) > AT_A_TIME:
+            return torch.cat([self.to_physics(part) for part in points.split(AT_A_TIME)])
         x = points.double()
         turned = rotations.rotate(self.rotation.to(x), x)
         return (self.scale * turned + self.offset.to(x)).to(points.dtype)

@@ -179,6 +179,7 @@ def find_room(scene: GaussianScene, up: Array | None = None, *, part: bool = Fal
         part: whether the scene is a piece of furniture; then only planes that are long compared
             with it carry anything.
     """
+    scene = scene.plain  # parts of it are copied
     surface = surface_points(scene) if part else cached_surface(scene)
     if surface is None:
         return None

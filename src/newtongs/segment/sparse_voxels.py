@@ -70,22 +70,22 @@ class Voxels:
         Labels count from 0 in the order of each component's first voxel. ``also (2, E)`` are
         further pairs of voxels to connect.
         """
-        pairs = [] if also is None else [also]
-        for shift in FORWARD:
+        root = torch.arange(len(self.keys), device=self.keys.device)
+        root = root if also is None else connected(root, also)
+        for shift in FORWARD:  # one after the other: all pairs would take much memory
             there = self._lookup(self.keys + _step(shift))
             here = (there >= 0).nonzero().squeeze(-1)
-            pairs.append(torch.stack([here, there[here]]))
-        roots = connected(len(self.keys), torch.cat(pairs, dim=1))
-        return torch.unique(roots, return_inverse=True)[1]
+            root = connected(root, torch.stack([here, there[here]]))
+        return torch.unique(root, return_inverse=True)[1]
 
 
-def connected(n: int, pairs: Tensor) -> Tensor:
-    """The smallest index in the component of each of ``n`` nodes joined by ``pairs (2, E)``.
+def connected(root: Tensor, pairs: Tensor) -> Tensor:
+    """The smallest index ``(n,)`` in the component of each node when ``pairs (2, E)`` are joined.
 
-    Union-find on all pairs at once: each root is attached to the smallest root it meets, then all
-    paths are compressed. The number of rounds grows with the logarithm of the size.
+    ``root (n,)`` is the same before. Union-find on all pairs at once: each root is attached to the
+    smallest root it meets, then all paths are compressed. The number of rounds grows with the
+    logarithm of the size.
     """
-    root = torch.arange(n, device=pairs.device)
     a, b = pairs
     while True:
         ra, rb = root[a], root[b]

@@ -18,7 +18,7 @@ from torch import Tensor
 from ..base.jit import compiled
 from ..base.process import threads
 from ..base.rotations import to_matrix
-from ..base.types import Array, Vec3
+from ..base.types import Array, Quat, Vec3
 from ..scene.gaussians import GaussianScene
 from .scene_sample import SOLID_OPACITY, middle_and_reach
 from .sparse_voxels import Voxels
@@ -60,26 +60,27 @@ def surface_points(scene: GaussianScene) -> SurfacePoints | None:
     rows = _nearby(scene)
     if len(rows) <= NEIGHBOURS:
         return None
-    means, sigma = scene.means[rows], scene.scales[rows].sort(dim=-1)
+    means, (sigma, axis) = scene.means[rows], scene.scales[rows].sort(dim=-1)
     some = means[:: max(1, len(means) // 200_000)]
     low, high = some.quantile(0.01, dim=0), some.quantile(0.99, dim=0)
     size = max(float(torch.linalg.vector_norm(high - low)), 1e-12)
-    axes = to_matrix(scene.quats[rows]).gather(2, sigma.indices[:, None, :].expand(-1, 3, 3))
     most = min(MOST_POINTS, POINTS_EACH * len(rows))
     edge = COARSE * size
-    count = len(_covering(means, sigma.values, axes, edge)[0])
+    quats, order = scene.quats[rows], axis.byte()
+    count = len(_covering(means, sigma, quats, order, edge)[0])
     edge = max(edge * (count / most) ** 0.5, FINEST * size)  # twice as fine, four times as many
-    while len((found := _covering(means, sigma.values, axes, edge))[0]) > most:
+    while len((found := _covering(means, sigma, quats, order, edge))[0]) > most:
         edge *= 1.1
     owner, x = found
+    sigma, shortest = sigma[owner], _axes(quats[owner], order[owner])[:, :, 0]
     d, near = cKDTree(x).query(x, k=NEIGHBOURS + 1, workers=threads())
     spacing = max(float(np.median(d[:, SPACING])), 1e-12)
-    flat = (1 - sigma.values[:, 0] / sigma.values[:, 1].clamp_min(1e-12)).double().numpy()[owner]
-    normals = _normals(x, axes[:, :, 0].double().numpy()[owner], flat, near)
+    flat = (1 - sigma[:, 0] / sigma[:, 1].clamp_min(1e-12)).double().numpy()
+    normals = _normals(x, shortest.double().numpy(), flat, near)
     normals = _normals(x, normals, np.ones_like(flat), near)
     area = np.minimum(d[:, SPACING], 3 * spacing) ** 2
     return SurfacePoints(
-        x, rows.numpy()[owner], normals, scene.colors[rows].double().numpy()[owner].clip(0, 1),
+        x, rows.numpy()[owner], normals, scene.colors[rows[owner]].double().numpy().clip(0, 1),
         area / max(float(area.sum()), 1e-300), near[:, 1:], spacing, size,
     )  # fmt: skip
 
@@ -95,10 +96,18 @@ def _nearby(scene: GaussianScene) -> Tensor:
     return rows[(away < FAR * reach) & (scene.scales[rows].amax(-1) < WIDEST * FAR * reach)]
 
 
-def _covering(means: Vec3, sigma: Tensor, axes: Tensor, edge: float) -> tuple[Array, Array]:
+def _axes(quats: Quat, order: Tensor) -> Tensor:
+    """Axes of Gaussians as columns ``(n, 3, 3)``, the shortest first."""
+    return to_matrix(quats).gather(2, order.long()[:, None, :].expand(-1, 3, 3))
+
+
+def _covering(
+    means: Vec3, sigma: Tensor, quats: Quat, order: Tensor, edge: float
+) -> tuple[Array, Array]:
     """Owners ``(n,)`` and points ``(n, 3)`` on all Gaussians, at most one in each voxel.
 
     A disc wider than a voxel has a lattice of points; a ball has none, which would be a disc.
+    ``order (N, 3)`` sorts the axes of ``quats`` by their length ``sigma``.
     """
     voxels = Voxels.of(means, edge)
     first = torch.zeros(len(voxels.keys), dtype=torch.long)
@@ -111,7 +120,7 @@ def _covering(means: Vec3, sigma: Tensor, axes: Tensor, edge: float) -> tuple[Ar
         wide = first[(steps > k - 0.5) & ((steps <= k + 0.5) | (k == LATTICE))]
         line = torch.linspace(-1.5, 1.5, 2 * k + 1)
         place = torch.cartesian_prod(line, line).to(means)
-        arms = axes[wide, :, 1:] * sigma[wide, None, 1:]
+        arms = _axes(quats[wide], order[wide])[..., 1:] * sigma[wide, None, 1:]
         x.append((means[wide, None] + place @ arms.mT).flatten(0, 1))
         owners.append(wide.repeat_interleave(len(place)))
     every, owner = torch.cat(x), torch.cat(owners)

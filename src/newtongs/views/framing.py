@@ -11,7 +11,7 @@ from ..base.state import State
 from ..base.types import Vec3
 from ..scene.animation import Animation
 from ..scene.cameras import Camera, look_at, orbit
-from ..scene.gaussians import quantiles
+from ..scene.gaussians import AT_A_TIME, quantiles
 from ..scene.similarity import VISIBLE, across
 
 FIELD = 50.0  # degrees
@@ -164,14 +164,17 @@ def paper_orbit(
 
 def swept_points(animation: Animation, index: int) -> Vec3:
     """Extreme points ``(T * 26, 3)`` of an object, slightly enlarged, in all frames, float64."""
-    thing = animation.scene.object(index)
+    thing = animation.scene.plain.object(index)
     opaque = thing.means[thing.opacities >= VISIBLE]
     means = (opaque if len(opaque) else thing.means).double()
     ends = quantiles(means, (0.002, 0.998))
     inside = means.clamp(*ends)  # floaters count no more than the end of the rest
     steps = torch.cartesian_prod(*[torch.tensor([-1.0, 0.0, 1.0]).to(means)] * 3)
     d = steps[steps.norm(dim=-1) > 0]
-    outer = inside[(inside @ d.mT).argmax(0)]
+    parts = inside.split(AT_A_TIME)
+    ends_of = torch.cat([part[(part @ d.mT).argmax(0)] for part in parts])
+    far = torch.stack([(each * d).sum(-1) for each in ends_of.split(len(d))])
+    outer = ends_of.unflatten(0, (-1, len(d)))[far.argmax(0), torch.arange(len(d))]
     room = ROOM * (ends[1] - ends[0]).max()
     outer = outer + room * d / d.norm(dim=-1, keepdim=True)
     A, b = animation.affines(index)

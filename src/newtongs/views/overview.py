@@ -207,6 +207,6 @@ def _drawn(scene: GaussianScene, camera: Camera, above: Tensor) -> tuple[Tensor,
     It is infinite in empty pixels. Grass must not hide the ruler.
     """
     color = render(scene, camera).color
-    standing = render(scene[above], camera)
+    standing = render(scene.plain[above], camera)
     hidden = torch.where(standing.alpha < 0.5, torch.inf, standing.depth)
     return color.clamp(0, 1).clone(), hidden.double()

@@ -114,7 +114,7 @@ def cluster(
 def _found(
     scene: GaussianScene, floor: FloorPlane, voxel: float | None = None, least: int | None = None
 ) -> list[Cluster]:
-    there, scene = scene.device, scene.to("cpu")
+    there, scene = scene.device, scene.to("cpu").plain  # parts of it are copied
     h = floor.heights(scene.means)
     solid = (scene.opacities >= SOLID_OPACITY) & torch.isfinite(h)
     body = solid & (h > floor.thickness)
