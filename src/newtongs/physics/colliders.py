@@ -107,7 +107,7 @@ def collider(
     near, boxes = _few_enough(filled, grid, objects, near)
     further = _around(objects, FAR * REACH * size, ABOVE * size, whole)
     if (further[0] < near[0]).any() or (further[1] > near[1]).any():
-        boxes = np.concatenate([boxes, _coarse(part, world, near, further, grid.h[0])])
+        boxes = np.concatenate([boxes, _coarse(part, world, objects, near, further, grid.h[0])])
     return Collider(_nearest(boxes, (near[0] + near[1]) / 2), float(grid.h[0]))
 
 
@@ -127,11 +127,13 @@ def _few_enough(
 
 
 def _coarse(
-    part: GaussianScene, world: WorldFrame, near: Region, region: Region, h: float
+    part: GaussianScene, world: WorldFrame, objects: Objects, near: Region, region: Region, h: float
 ) -> Array:
     """Boxes of wider cells, as high as the fine ones, beyond the fine region."""
     grid = _aligned(*region, h, wide=FAR)
     filled = _filled(part, world, grid)
+    for shape, p in objects:  # loose ones may be far from the pushed one
+        _make_room(filled, grid, shape, p)
     filled[_cells_within(grid, near)] = False
     return grid.corners(merged(filled))
 
