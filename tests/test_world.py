@@ -378,6 +378,25 @@ def test_too_many_boxes_are_fewer_and_coarser_far_away(monkeypatch):
     assert ground[0] >= ground[1]  # nothing is left out, only coarser
 
 
+def test_an_object_has_room_in_the_coarse_part_too(monkeypatch):
+    """Else it would be thrown out of the boxes that it overlaps."""
+    from newtongs.physics import colliders
+
+    monkeypatch.setattr(colliders, "MOST_NEAR", 10)  # the fine part ends inside the object
+    x = torch.rand(6000, 3, generator=torch.Generator().manual_seed(0)) - 0.5
+    x[:, ::2] *= 4
+    matter = GaussianScene.make(means=x, scales=torch.full((6000,), 0.05))
+    ball, at = Shape.ball(0.25), np.array([0.0, 0.1, 0.0])
+    solid = collider(matter, HERE, size=0.5, objects=[(ball, at)])
+    inside = np.random.default_rng(0).normal(size=(500, 3))
+    inside = at + 0.2 * inside / np.linalg.norm(inside, axis=1, keepdims=True)
+    inside = inside[inside[:, 1] > 0]  # lower down is the ground on which it stands
+    low, high = solid.boxes[:, 0], solid.boxes[:, 1]
+    hit = ((inside[:, None] > low) & (inside[:, None] < high)).all(-1).any(1)
+    assert len(solid.boxes) > 20
+    assert not hit.any()
+
+
 def test_haze_floaters_and_sky_are_not_solid():
     g = torch.Generator().manual_seed(1)
     haze = sheet(y=1.0).replace(logits=torch.full((8000,), -3.0))

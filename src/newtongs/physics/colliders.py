@@ -297,11 +297,11 @@ def _make_room(filled: Array, grid: Grid, shape: Shape, p: Array) -> None:
     if (first >= last).any():
         return
     _close_ground(filled, grid, first, last, low[1])
-    box = np.stack(np.meshgrid(*map(np.arange, first, last), indexing="ij"), -1).reshape(-1, 3)
+    there = tuple(slice(a, b) for a, b in zip(first, last, strict=True))
+    box = np.argwhere(filled[there]) + first
     top = grid.low[1] + (box[:, 1] + 1) * grid.h[1]
-    overlapping = (top > low[1] + SUNK * grid.h[1]) & _inside(
-        shape, grid.middles(box) - p, margin=float(grid.h[0])
-    )
+    box = box[top > low[1] + SUNK * grid.h[1]]
+    overlapping = _inside(shape, grid.middles(box) - p, margin=float(grid.h[0]))
     filled[tuple(box[overlapping].T)] = False
 
 
