@@ -218,7 +218,7 @@ CASES = {
     ),
     "guitar": Case(
         (
-            f"animate guitar.compressed.ply --loose --out a {SHORT} --formats png json html"
+            f"animate guitar.compressed.ply --out a {SHORT} --formats png json html"
             " --compress all",
         ),
         captures=("guitar.compressed.ply",),

@@ -129,11 +129,9 @@ def _auto(scene: GaussianScene, _: str, *, floor: FloorPlane, **unused: Any) -> 
         mask = without_floaters(scene)
         larger = standing_apart(scene, mask, floor.up)
         if larger is not None:
-            stand = int((mask & ~larger).sum())
-            return Selection(
-                larger, None, f"{int(larger.sum()):,} Gaussians without the stand they lean on, "
-                f"{stand:,}; --select all takes both",
-            )  # fmt: skip
+            count = int(larger.sum())
+            words = "the capture without what it leans on (--select all takes both)"
+            return Selection(larger, None, f"{words}, {count:,} Gaussians")
         return Selection(mask, None, f"the whole capture, {int(mask.sum()):,} Gaussians")
     found = cluster(scene, floor)
     if not found:
