@@ -110,9 +110,12 @@ def _covering(
     ``order (N, 3)`` sorts the axes of ``quats`` by their length ``sigma``.
     """
     voxels = Voxels.of(means, edge)
-    first = torch.zeros(len(voxels.keys), dtype=torch.long)
     by_width = sigma[:, 1].argsort(stable=True)
-    first[voxels.of_point[by_width]] = by_width  # the widest of each voxel stands for it
+    rank = torch.empty_like(by_width)
+    rank[by_width] = torch.arange(len(by_width))
+    widest = torch.zeros(len(voxels.keys), dtype=torch.long)
+    widest = widest.scatter_reduce(0, voxels.of_point, rank, "amax", include_self=False)
+    first = by_width[widest]  # the widest of each voxel stands for it
     owners, x = [first], [means[first]]
     flat = sigma[first, 0] < FLAT * sigma[first, 1]
     steps = torch.where(flat, sigma[first, 1] / edge, 0.0).clamp_max(LATTICE)
