@@ -698,6 +698,7 @@ def test_words_and_command_find_the_same_floor():
     assert (animation.world.floor, animation.about.floor_is) == (0.0, "known")
 
 
+@pytest.mark.slow
 def test_a_goal_is_played_in_the_world_and_its_miss_is_told():
     thing = moved(box(), shift=torch.tensor([0.0, 0.2, 0.0]))
     animation = newtongs.animate(
@@ -709,6 +710,7 @@ def test_a_goal_is_played_in_the_world_and_its_miss_is_told():
     assert missed < 0.15
 
 
+@pytest.mark.slow
 def test_a_goal_on_the_moon():
     words = {"goal": "land at 0.8 0", "physics": Physics(gravity=1.62)}
     assert newtongs.animate(box(), **words, **ALONE).about.goal_missed_by[0] < 0.15

@@ -27,6 +27,7 @@ def newtongs(*args, cwd=None):
     )  # fmt: skip
 
 
+@pytest.mark.slow
 def test_from_nothing_to_a_table(tmp_path):
     made = newtongs("data", "state32", "--out", "d", "--per-motion", 4, cwd=tmp_path)
     assert made.returncode == 0, made.stderr

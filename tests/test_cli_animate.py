@@ -269,6 +269,7 @@ def test_formats_with_commas(park, tmp_path):
     assert written == {"park.json", "park.npz", "park.png", "park.glb"}
 
 
+@pytest.mark.slow
 def test_a_goal_out_of_reach_is_refused_unless_the_best_will_do(park, tmp_path, capsys):
     words = ["animate", park, "--out", tmp_path / "out", *SMALL, "--formats", "json",
              "--goal", "land at 40 0"]  # fmt: skip

@@ -217,10 +217,7 @@ CASES = {
         slow=True,
     ),
     "guitar": Case(
-        (
-            f"animate guitar.compressed.ply --out a {SHORT} --formats png json html"
-            " --compress all",
-        ),
+        (f"animate guitar.compressed.ply --out a {SHORT} --formats png json html --compress all",),
         captures=("guitar.compressed.ply",),
     ),
     "narcissus": Case(

@@ -314,6 +314,7 @@ def test_a_project_is_published_once_and_complete(picked, tmp_path, monkeypatch)
     assert seen == [True]
 
 
+@pytest.mark.slow
 def test_a_project_of_a_file_finds_it(park, tmp_path, monkeypatch):
     from newtongs.formats import save
 
@@ -495,6 +496,7 @@ def test_a_plane_of_the_physics_frame_is_one_of_the_scene():
     assert height == pytest.approx(3.0)  # three physics units are one of the scene's
 
 
+@pytest.mark.slow
 def test_another_floor_lets_go_what_was_found_above_the_old_one(table):
     session = table_session(table)
     session.pick("cluster:0")
