@@ -550,7 +550,7 @@ def test_patches_of_the_ground_are_not_loose():
     things = moved(box(), shift=torch.tensor([0.0, 0.3, 0.0]))
     scene = join(things, tuft, plate(half=4.0))
     words = {"up": (0, 1, 0), "seconds": 0.2, "loose": True}
-    with pytest.raises(InputError, match="no other object that stands up"):
+    with pytest.raises(InputError, match="no other upright object"):
         newtongs.animate(scene, **words)
     taller = moved(box((0.2, 0.3, 0.2), seed=7), shift=torch.tensor([1.5, 0.35, 0.0]))
     both = newtongs.animate(join(things, taller, plate(half=4.0)), **words)

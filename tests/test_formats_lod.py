@@ -76,7 +76,7 @@ def test_the_level_is_chosen_by_size(streamed, monkeypatch):
         ({"filenames": ["../x/meta.json"] * 1}, "name of a SOG in its folder"),
         ({"filenames": ["/etc/passwd"]}, "name of a SOG in its folder"),
         ({"filenames": ["0_0/meta.json"] * 3}, "a file twice"),
-        ({"filenames": "x"}, "no streamed SOG"),
+        ({"filenames": "x"}, "not a streamed SOG"),
         ({"filenames": []}, "refers to file 0 of 0"),
         ({"environment": "C:\\x"}, "name of a SOG in its folder"),
         ({"tree": [1]}, "not a tree of boxes"),

@@ -225,7 +225,7 @@ WRONG = [
     ("pick", {"thing": "masks:/etc"}, "masks"),
     ("pick", {"thing": "grown:0.1:masks:/etc"}, "masks"),
     ("pick", {}, "Field required"),
-    ("pick", {"thing": "cluster:x"}, "whole number"),
+    ("pick", {"thing": "cluster:x"}, "expected a number"),
     ("push", {"velocity": [1, 2, 3]}, "picked objects"),
     ("push", {"object": 0, "speed": 3}, "unknown argument 'speed'"),
     ("push", {"velocity": "fast"}, "velocity"),
