@@ -35,22 +35,6 @@ class DensityTree(NamedTuple):
         """The chosen group of each point ``(n,)``; -1 for none."""
         return self._first_of(self.chosen)
 
-    def ancestors(self, one: int) -> list[int]:
-        """The groups that contain a group, smallest first."""
-        out, up = [], int(self.parent[one])
-        while up >= 0:
-            out.append(up)
-            up = int(self.parent[up])
-        return out
-
-    def within(self, one: int) -> Array:
-        """Mask ``(n,)`` of the points of a group and of all groups in it."""
-        inside = np.zeros(len(self.parent) + 1, bool)
-        inside[one] = True
-        for g in range(one + 1, len(self.parent)):
-            inside[g] = self.parent[g] >= 0 and inside[self.parent[g]]
-        return inside[self.group]
-
     def _first_of(self, marked: Array) -> Array:
         """For every point, the marked group that contains it; -1 if there is none."""
         at = np.full(len(self.parent) + 1, -1)
