@@ -19,6 +19,7 @@ from .scene_report import (
     report_floors,
     report_gaussians,
     report_things,
+    report_unit,
     things_json,
 )
 
@@ -116,6 +117,8 @@ class Inspect:
 
     def describe(self, source: "Source") -> dict[str, Any]:
         """Describe a scene in text and pictures; all of it again as json."""
+        from ..pipeline.pick import measured
+        from ..pipeline.place import unit_doubt
         from ..pipeline.prepare import main_frame
         from ..pipeline.source import floor_of
         from ..pipeline.spec import SceneSpec
@@ -131,14 +134,20 @@ class Inspect:
         floors = with_axes(scene, [floor, *floor.alternatives])
         report_floors(floors)
         clusters = cluster(scene, floor.carrying)
-        world = main_frame(source, SceneSpec(up=self.up, floor_height=self.floor), floor)
+        spec = SceneSpec(up=self.up, floor_height=self.floor)
+        world = main_frame(source, spec, floor)
+        metres, width = measured(source, spec, floor)
+        doubt = "" if metres else unit_doubt(width, world.scale)
+        if not source.ours:
+            report_unit(metres, doubt)
         entries = inventory(scene, world, clusters)
         names = self.names(scene, world, floor)
         report_things(entries, world, names)
         numbered, written = self.draw(scene, world, clusters[:DRAWN], floors)
         return {
             "file": str(self.file), **gaussians_json(scene), **floors_json(floors),
-            "meters_per_unit": world.scale, "things": things_json(entries, numbered, names),
+            "meters_per_unit": world.scale, "unit_told": metres is not None, "unit_doubt": doubt,
+            "things": things_json(entries, numbered, names),
             "pictures": [str(path) for path in written],
         }  # fmt: skip
 

@@ -12,6 +12,12 @@ if TYPE_CHECKING:
     from ..pipeline.spec import ObjectSpec
     from ..scene.animation import Animation
 
+UNITS = {  # where the unit comes from, in words
+    "object": ", by the main object, taken to be half a metre large",
+    "room": ", by the height of ceiling and furniture",
+    "given": ", as given",
+    "scene": "",
+}
 STILL = 0.02  # units or radians per second; slower motion is reported as rest
 
 
@@ -79,11 +85,13 @@ def report(animation: "Animation") -> None:
     gravity = "" if about.gravity == -GRAVITY[Y] else f", gravity {about.gravity:g}"
     print(
         f"floor {about.floor_is}: {animation.world.floor + 0.0:.4g} along up {up}; "
-        f"a scene unit is {animation.world.scale:.3g} physics units; dynamics {about.dynamics}"
-        f"{gravity}"
+        f"a scene unit is {animation.world.scale:.3g} physics units"
+        f"{UNITS.get(about.unit_is, '')}; dynamics {about.dynamics}{gravity}"
     )
     if about.floor_doubt:
         print(f"uncertain: {about.floor_doubt}; run newtongs inspect to see the alternatives")
+    if about.unit_doubt:
+        print(f"uncertain: {about.unit_doubt}")
     if about.solid_boxes:
         print(f"the scene is solid: {about.solid_boxes:,} boxes")
     for one, miss in zip(pushed, about.goal_missed_by, strict=False):

@@ -54,6 +54,16 @@ def report_floors(floors: "Sequence[FloorPlane]") -> None:
             print(f"  or {' '.join(flags_for(other, floor))} ({score})")
 
 
+def report_unit(metres: float | None, doubt: str) -> None:
+    """Print where the unit comes from, and what speaks against it."""
+    if metres is None:
+        print("unit: not told by the scene; the main object is taken to be half a metre large")
+    else:
+        print(f"unit: a scene unit is {metres:.3g} m, by the height of ceiling and furniture")
+    if doubt:
+        print(f"uncertain: {doubt}")
+
+
 def floors_json(floors: "Sequence[FloorPlane]") -> dict[str, Any]:
     """The same as json; the alternatives always."""
     from ..views.floor_flags import flags_for

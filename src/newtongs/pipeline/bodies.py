@@ -1,5 +1,6 @@
 """Turn the objects of a layout into bodies: Z_0 with velocities, shape and track."""
 
+import math
 from collections.abc import Sequence
 from dataclasses import replace as changed
 
@@ -18,7 +19,8 @@ from ..scene.lifting import lift
 from ..scene.similarity import extent, moved
 from ..segment.objects.clusters import without_floaters
 from .pick import Layout, seen_later
-from .spec import RESTITUTION, ObjectSpec, SceneSpec, Vector, three_numbers
+from .place import TYPICAL_SCALE
+from .spec import RESTITUTION, ObjectSpec, SceneSpec, UnitOrigin, Vector, three_numbers
 from .track import clearance, named_track, predicted_track
 
 TOSS: tuple[Vector, Vector] = ((1.0, 3.2, 0.0), (0.0, 0.5, -3.0))  # velocity, spin; from a floor
@@ -28,21 +30,39 @@ DEEP = 0.1  # fraction of its size by which an object may start inside a given p
 LIGHTEST = 2e-3  # mass of a loose object; air drag would throw a lighter one about
 
 
-def initial_state(layout: Layout, index: int, one: ObjectSpec | None) -> StateTensor:
-    """``Z_0`` of an object in the physics frame ``(22,)``; at rest if ``one`` is None."""
+def initial_state(
+    layout: Layout, index: int, one: ObjectSpec | None, *, toss: bool = True
+) -> StateTensor:
+    """``Z_0`` of an object in the physics frame ``(22,)``; at rest if ``one`` is None.
+
+    Without a velocity it is tossed, or dropped if it is in the air or not to ``toss``.
+    """
     one = one or ObjectSpec(velocity=(0.0, 0.0, 0.0))
     gaussians = layout.scene.plain.object(index)
     low, high = extent(gaussians, layout.frame.up)
     in_the_air = low - layout.frame.floor > AIR * (high - low)
-    velocity, spin = DROP if in_the_air else TOSS
+    z0 = layout.frame.state_to_physics(lift(gaussians))
+    velocity, spin = _alike(TOSS if toss and not in_the_air else DROP, layout, z0)
     if one.velocity is not None or one.spin is not None:
         velocity = three_numbers("velocity", one.velocity or (0.0, 0.0, 0.0))
         spin = three_numbers("spin", one.spin or (0.0, 0.0, 0.0))
-    z0 = layout.frame.state_to_physics(lift(gaussians))
     # The state holds the angular velocity in body axes.
     w = rotations.rotate(rotations.conjugate(State(z0).q), torch.tensor(spin, dtype=z0.dtype))
     e = RESTITUTION if one.restitution is None else one.restitution
     return replace(z0, v=velocity, w=w, m=one.mass, e=e, mu=one.attenuation)
+
+
+def _alike(push: tuple[Vector, Vector], layout: Layout, z0: StateTensor) -> tuple[Vector, Vector]:
+    """A push for half a metre, so that it looks alike on an object of another size.
+
+    Objects have other sizes where none of them sets the unit: a can is 12 cm high. Under the same
+    gravity a motion looks alike if lengths grow with the size, and times with its square root.
+    """
+    if layout.unit_origin not in (UnitOrigin.ROOM, UnitOrigin.GIVEN):
+        return push
+    times = math.sqrt(State(z0).s.mean().item() / TYPICAL_SCALE)
+    (vx, vy, vz), (wx, wy, wz) = push
+    return (vx * times, vy * times, vz * times), (wx / times, wy / times, wz / times)
 
 
 def make_bodies(
@@ -65,9 +85,7 @@ def make_bodies(
         if progress is not None and world and known is None:
             progress("shapes", i + 1, len(layout.indices))
         one = spec.spec_of(i) if i < layout.pushed else None
-        if one is not None and spec.copies > 1 and one.velocity is None and one.spin is None:
-            one = changed(one, velocity=DROP[0], spin=DROP[1])  # no toss against what falls
-        z0 = initial_state(layout, i, one)
+        z0 = initial_state(layout, i, one, toss=spec.copies == 1)  # not against what falls
         z0 = rigid_state(z0) if physics.scale == "rigid" else z0
         shape = (known or shape_of(layout, i, z0)) if world else None
         if one is None:

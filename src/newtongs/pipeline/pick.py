@@ -19,11 +19,12 @@ from ..scene.world_frame import WorldFrame
 from ..segment.cutout.cache import Memory
 from ..segment.cutout.extraction import Extraction
 from ..segment.floor.finding import FloorPlane, plane_axes
+from ..segment.metres import metres_per_unit, width
 from ..segment.objects.clusters import cluster
 from ..segment.objects.grouping import assign, remove
 from ..segment.objects.selection import Selection, select
 from .source import Source, on_cpu
-from .spec import FloorOrigin, SceneSpec
+from .spec import FloorOrigin, SceneSpec, UnitOrigin
 
 NEARLY_ALL = 0.9  # fraction of a capture from which a selected object is the whole capture
 MOST_LOOSE = 100  # most objects that are made loose at once
@@ -52,6 +53,11 @@ class Layout:
     """Whether the objects were placed in another scene."""
     reference: float | None = None
     """Lifted scale of the scene's main object, scene units; None if that is object 0."""
+    metres: float | None = None
+    """Metres per scene unit, if a room tells them."""
+    width: float | None = None
+    """Of the scene, in its units; None if that is of no use."""
+    unit_origin: UnitOrigin = UnitOrigin.OBJECT
     names: tuple[str, ...] = ()
     """How each object was selected."""
     ghosts: int = 0
@@ -129,7 +135,18 @@ def pick(
         extracted = [one._replace(backs=None) for one in extracted]
     layout = _assembled(layout, extracted) if spec.complete else _marked(layout, extracted)
     reference = _reference(layout, given, chosen[: len(selectors)], selectors, points, memory)
-    return changed(layout, reference=reference)
+    metres, wide = measured(source, spec, floor)
+    return changed(layout, reference=reference, metres=metres, width=wide)
+
+
+def measured(
+    source: Source, spec: SceneSpec, floor: FloorPlane
+) -> tuple[float | None, float | None]:
+    """Metres per unit and width of a capture; None where the unit is known or not the capture's."""
+    known = spec.meters_per_unit is not None or spec.physics.literal
+    if source.ours or known or spec.place is not None:
+        return None, None
+    return metres_per_unit(source.scene, floor), width(source.scene)
 
 
 def _select(

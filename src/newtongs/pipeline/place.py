@@ -1,8 +1,9 @@
 """Place the objects in their scene, on a support, and set the physics frame and its unit.
 
-The physics unit is the metre: gravity is 9.81. A capture has no unit. If none is given, the unit is
-chosen so that the scene's main object, the one that "auto" selects, is about half a metre large. So
-a velocity means the same throw and a position the same point, whichever objects are selected.
+The physics unit is the metre: gravity is 9.81. A capture has no unit. If none is given and no room
+tells it (:mod:`newtongs.segment.metres`), the unit is chosen so that the scene's main object, the
+one that "auto" selects, is about half a metre large. So a velocity means the same throw and a
+position the same point, whichever objects are selected.
 """
 
 import warnings
@@ -17,9 +18,10 @@ from ..scene.similarity import VISIBLE, extent, moved, set_into
 from ..scene.world_frame import WorldFrame
 from ..segment.drop_site import share_inside, support_height
 from ..segment.floor.finding import find_floor
+from ..segment.metres import metres_per_unit, width
 from .pick import NEW, Layout, lifted_scale, main_object, seen_later
 from .source import on_cpu, open_source
-from .spec import FloorOrigin, Place, SceneSpec
+from .spec import FloorOrigin, Place, SceneSpec, UnitOrigin
 
 TYPICAL_SCALE = 0.27  # lifted scale in physics units: the middle of the model's training range
 ODD = 3.0  # size ratio to the main object beyond which an object's own size sets the unit
@@ -29,6 +31,7 @@ SUNK = 0.25  # fraction of its height an object may reach below an estimated flo
 FALL = 0.5
 OUR_SIZE = 0.9  # size of an object placed in a built-in scene, like that scene's own objects
 OUTSIDE = 0.02  # fraction of the background at either end that does not count for its extent
+TOO_WIDE = 12.0  # metres: a scene as wide around an object of half a metre may be of another scale
 INSIDE = 0.01  # fraction of an object inside other objects above which a warning is given
 
 
@@ -63,7 +66,10 @@ def set_into_place(layout: Layout, place: Place, meters_per_unit: float | None) 
     sized = set_into(
         objects, layout.frame.up, background, frame, height=place.height, size=size, turn=place.turn
     )
-    scale = meters_per_unit or unit(lifted_scale(sized.object(0)), reference)
+    metres, wide = None, None
+    if not source.ours and meters_per_unit is None:
+        metres, wide = metres_per_unit(background, floor), width(background)
+    scale = meters_per_unit or metres or unit(lifted_scale(sized.object(0)), reference)
     shifted = _shifted(sized, frame, scale, place.at)
     if place.at is not None:
         _warn_outside(shifted, background, frame, scale, place.at)
@@ -73,7 +79,7 @@ def set_into_place(layout: Layout, place: Place, meters_per_unit: float | None) 
         layout, scene=join(placed, plain), frame=frame, floor=changed(floor, doubt=doubt),
         rows=torch.cat([layout.rows[movable], torch.full((len(plain),), NEW)]),
         floor_origin=FloorOrigin.FOUND if given is None else FloorOrigin.KNOWN, moved=True,
-        reference=reference,
+        reference=reference, metres=metres, width=wide,
     )  # fmt: skip
 
 
@@ -139,7 +145,7 @@ def settle(layout: Layout, spec: SceneSpec) -> Layout:
     """Set the physics frame: the floor as given or found, and the unit.
 
     A scene unit is ``meters_per_unit`` physics units. By default it is 1 in the paper's mode; else
-    it gives the main object the typical size of the training data.
+    as a room tells it; else it gives the main object the typical size of the training data.
     """
     height = spec.floor_height if spec.place is None else None
     pushed = (layout.scene.ids != BACKGROUND) & (layout.scene.ids < layout.pushed)
@@ -168,8 +174,34 @@ def settle(layout: Layout, spec: SceneSpec) -> Layout:
             f"along up {[round(x, 3) for x in layout.frame.up.tolist()]}); "
             f"give {argument('floor_height')} and {argument('up')}, or select less of it"
         )
-    scale = spec.meters_per_unit or 1.0
-    if not spec.physics.literal and spec.meters_per_unit is None:
-        scale = unit(lifted_scale(layout.scene.plain.object(0)), layout.reference)
+    scale, unit_origin = _chosen_unit(layout, spec)
     frame = WorldFrame.of_floor(layout.frame.up, floor, scale=scale)
-    return changed(layout, frame=frame, floor_origin=origin, endless=endless)
+    return changed(
+        layout, frame=frame, floor_origin=origin, endless=endless, unit_origin=unit_origin
+    )
+
+
+def _chosen_unit(layout: Layout, spec: SceneSpec) -> tuple[float, UnitOrigin]:
+    """Physics units per scene unit, and where they come from."""
+    if spec.meters_per_unit is not None:
+        return spec.meters_per_unit, UnitOrigin.GIVEN
+    if spec.physics.literal:
+        return 1.0, UnitOrigin.SCENE
+    if layout.metres is not None:
+        return layout.metres, UnitOrigin.ROOM
+    return unit(lifted_scale(layout.scene.plain.object(0)), layout.reference), UnitOrigin.OBJECT
+
+
+def unit_doubt(width: float | None, scale: float) -> str:
+    """Why a unit that an object set may be wrong, and what to do; empty if nothing speaks against it.
+
+    Args:
+        width: of the scene, in its units; None if it says nothing.
+        scale: physics units per scene unit.
+    """
+    if width is None or width * scale < TOO_WIDE:
+        return ""
+    return (
+        f"with the main object half a metre large, the scene is {width * scale:.3g} metres wide "
+        f"({width:.3g} units); if it is not, give --meters-per-unit"
+    )

@@ -32,10 +32,10 @@ from ..segment.cutout.cache import Memory
 from ..segment.floor.finding import FloorPlane
 from .bodies import make_bodies, raise_for_motions, refuse_inside
 from .copies import with_copies
-from .pick import Layout, lifted_scale, main_object, pick, restored
-from .place import TYPICAL_SCALE, set_into_place, settle
+from .pick import Layout, lifted_scale, main_object, measured, pick, restored
+from .place import TYPICAL_SCALE, set_into_place, settle, unit_doubt
 from .source import Source, floor_of, open_source
-from .spec import FloorOrigin, ObjectSpec, Physics, SceneSpec, Vector
+from .spec import FloorOrigin, ObjectSpec, Physics, SceneSpec, UnitOrigin, Vector
 from .surroundings import Fixed, make_surroundings, solid_rest, static_rest
 from .visible import presence_of, with_visible_floors
 
@@ -118,7 +118,9 @@ class Setup:
             up=tuple(layout.frame.up.tolist()), floor=layout.frame.floor,
             floor_is=layout.floor_origin.value, floor_found=layout.floor.description,
             floor_doubt="" if doubt is None else str(doubt), lower_floor=self.fixed.lower,
-            scale=layout.frame.scale, dynamics=physics.name, scale_is=physics.scale,
+            scale=layout.frame.scale, unit_is=layout.unit_origin.value,
+            unit_doubt=self._unit_doubt(),
+            dynamics=physics.name, scale_is=physics.scale,
             contact=physics.contact, seed=physics.seed,
             gravity=getattr(physics.model, "gravity", physics.gravity),
             solid_boxes=0 if self.fixed.solid is None else len(self.fixed.solid.boxes),
@@ -136,6 +138,11 @@ class Setup:
             0 if body.shape is None else len(body.shape.pieces),
             None if loose or index < asked else one,
         )  # fmt: skip
+
+    def _unit_doubt(self) -> str:
+        if self.layout.unit_origin is not UnitOrigin.OBJECT:
+            return ""
+        return unit_doubt(self.layout.width, self.layout.frame.scale)
 
     def animation(
         self, times: Times, states: StateTensor, *, about: About | None = None,
@@ -214,9 +221,10 @@ def main_frame(
     try:
         return settle(pick(source, spec, floor, memory, plain=True), spec).frame
     except InputError:
-        main = main_object(source.scene, floor.carrying)
-        scale = 1.0 if main is None else TYPICAL_SCALE / lifted_scale(source.scene.plain[main.mask])
-        return WorldFrame.of_floor(floor.up, floor.height, scale=scale)
+        scale, main = measured(source, spec, floor)[0], main_object(source.scene, floor.carrying)
+        if scale is None and main is not None:
+            scale = TYPICAL_SCALE / lifted_scale(source.scene.plain[main.mask])
+        return WorldFrame.of_floor(floor.up, floor.height, scale=scale or 1.0)
 
 
 def _same_shape(before: Setup, layout: Layout, index: int) -> Shape | None:

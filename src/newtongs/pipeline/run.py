@@ -94,7 +94,8 @@ def animate(
         floor_height: height of the scene's floor along ``up``, in scene units. Default: estimated;
             an object without surroundings starts its own height above an assumed floor.
         meters_per_unit: metres per unit of the scene, or of the place; physics units are metres.
-            Default: such that the scene's main object is half a metre large.
+            Default: as a room tells them, or else such that the scene's main object is half a
+            metre large.
         cameras: cameras of the capture, for selections made in pictures.
         show_floor: draw floors, planes and boxes that are not visible in the capture.
         shadow: draw contact shadows under the objects. A capture already contains the shadows of

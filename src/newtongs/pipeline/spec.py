@@ -221,6 +221,18 @@ class FloorOrigin(StrEnum):
         return self in (FloorOrigin.ASSUMED, FloorOrigin.BELOW_OBJECT)
 
 
+class UnitOrigin(StrEnum):
+    """Where the scale of the physics frame comes from."""
+
+    OBJECT = "object"
+    """The scene's main object is taken to be half a metre large."""
+    ROOM = "room"
+    """Ceiling and furniture have their usual heights, see :mod:`newtongs.segment.metres`."""
+    GIVEN = "given"
+    SCENE = "scene"
+    """A physics unit is a scene unit, as in the paper."""
+
+
 @dataclass(frozen=True, eq=False)
 class Place:
     """Another scene to place the objects in, and where."""
@@ -271,8 +283,8 @@ class SceneSpec:
     """Height of the scene's floor along ``up``, in scene units. Default: estimated; an object
     without surroundings starts its own height above an assumed floor."""
     meters_per_unit: float | None = None
-    """Metres per unit of the scene, or of the place. Default: such that the scene's main object is
-    half a metre large."""
+    """Metres per unit of the scene, or of the place. Default: as a room tells them, or else such
+    that the scene's main object is half a metre large."""
     place: Place | None = None
     loose: bool | tuple[str, ...] = False
     """Whether every other detected object can be knocked over, or selectors of those that can. They

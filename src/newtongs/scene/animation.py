@@ -100,6 +100,11 @@ class About:
     """Height of a floor assumed below the solid scene, in physics units."""
     scale: float = 1.0
     """Physics units per scene unit."""
+    unit_is: str = ""
+    """Where that comes from: object (the main one is taken to be half a metre large), room, given,
+    or scene (a physics unit is a scene unit)."""
+    unit_doubt: str = ""
+    """Why it may be wrong, and what to set then; empty if nothing speaks against it."""
     dynamics: str = ""
     scale_is: str = ""
     """rigid or free."""
