@@ -10,8 +10,13 @@ Scenes: a ball of 60,000, a capture of half a million, and copies of it side by 
 With --command the copies are written as a .ply, and the whole command animates that file: seconds
 from the start of Python to the film, and the peak of memory.
 
+With --gaussians a lawn with two tables and fifteen things is made of so many Gaussians, with colour
+of degree 3, and the commands run on it with all default formats: inspect, one thing pushed, the
+whole capture pushed, and one thing pushed while all others are loose.
+
 Run with: python benchmarks/film.py [--capture playbot.sog] [--copies 6] [--frames 49] [--plain 5]
      and: python benchmarks/film.py --capture playbot.sog --command 5 [--formats mp4]
+     and: python benchmarks/film.py --gaussians 4000000
 """
 
 import argparse
@@ -140,22 +145,41 @@ def add_rows(
 
 def time_command(scene: GaussianScene, times: int, formats: list[str]) -> None:
     """Run ``newtongs animate`` in processes of its own."""
-    script = Path(sys.executable).with_name("newtongs")
     with tempfile.TemporaryDirectory() as name:
         path = Path(name) / "copies.ply"
         save(scene, path)
         print(f"{len(scene):,} Gaussians, {path.stat().st_size / 1e6:,.0f} MB, {' '.join(formats)}")
         for _ in range(times):
-            words = ["animate", str(path), "--out", f"{name}/out", "--formats", *formats]
-            start = time.perf_counter()
-            child = subprocess.Popen(
-                [str(script), *words], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
-            )
-            _, status, used = os.wait4(child.pid, 0)
-            seconds = time.perf_counter() - start
-            if os.waitstatus_to_exitcode(status):
-                raise SystemExit("the command failed")
-            print(f"{seconds:.1f} s, {used.ru_maxrss / 1e6:.2f} GB", flush=True)
+            run_command("animate", str(path), "--out", f"{name}/out", "--formats", *formats)
+
+
+def time_commands(count: int) -> None:
+    """Run the commands on a capture of ``count`` Gaussians."""
+    sys.path.insert(0, str(Path(__file__).resolve().parent.parent / "tests"))
+    from furnished_rooms import densified  # type: ignore[import-not-found]
+
+    with tempfile.TemporaryDirectory() as name:
+        path = Path(name) / "lawn.ply"
+        save(densified("two_tables_outdoors", count), path)
+        print(f"{count:,} Gaussians, {path.stat().st_size / 1e6:,.0f} MB")
+        run_command("inspect", str(path), "--plain", "--thumbnail", f"{name}/seen.png")
+        for more in ((), ("--select", "all"), ("--loose",)):
+            run_command("animate", str(path), "--out", f"{name}/out", *more)
+
+
+def run_command(*words: str) -> None:
+    """Run a command in a process of its own and print its time and its peak of memory."""
+    start = time.perf_counter()
+    child = subprocess.Popen(
+        [sys.executable, "-m", "newtongs", *words],
+        stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
+    )  # fmt: skip
+    _, status, used = os.wait4(child.pid, 0)
+    seconds = time.perf_counter() - start
+    if os.waitstatus_to_exitcode(status):
+        raise SystemExit("the command failed")
+    shown = " ".join(word for word in words if "/" not in word)
+    print(f"{seconds:6.1f} s, {used.ru_maxrss / 1e6:.2f} GB: {shown}", flush=True)
 
 
 def main() -> None:
@@ -168,7 +192,11 @@ def main() -> None:
     parser.add_argument("--size", type=int, default=512)
     parser.add_argument("--command", type=int, default=0, help="run the whole command so often")
     parser.add_argument("--formats", nargs="+", default=["mp4"], help="of the whole command")
+    parser.add_argument("--gaussians", type=int, help="run the commands on a capture of this size")
     args = parser.parse_args()
+    if args.gaussians:
+        time_commands(args.gaussians)
+        return
     if args.command and not args.capture:
         parser.error("--command animates copies of a capture: name one with --capture")
     if args.command:

@@ -4,6 +4,7 @@ Things made by code and captured ones stand on shelves, tables, counters and flo
 rows that touch. The kitchen is a capture; things made by code stand on its floor and counter.
 """
 
+import math
 from collections.abc import Callable
 from dataclasses import replace
 
@@ -26,7 +27,7 @@ from compositions import (
 
 from newtongs.base import rotations
 from newtongs.formats.files import load
-from newtongs.scene.gaussians import join
+from newtongs.scene.gaussians import GaussianScene, join
 from newtongs.scene.similarity import moved
 
 NAMES = (
@@ -171,6 +172,26 @@ ROOMS: dict[str, Callable[[torch.Generator], Composed]] = {f.__name__: f for f i
     shelf_room, counter_room, workshop, dining_room, toy_floor, touching_row, two_tables_outdoors,
     bookcase, boxes_on_a_floor, kitchen_floor,
 )}  # fmt: skip
+
+
+def densified(name: str, count: int, seed: int = 0) -> GaussianScene:
+    """A room of ``count`` Gaussians, as a capture has it: y down, colour of degree 3, no ids.
+
+    Every Gaussian is replaced by many smaller ones that cover it.
+    """
+    made, r = furnished(name, seed).scene, torch.Generator().manual_seed(seed)
+    rows = torch.randint(len(made), (count,), generator=r)
+    q, down = made.quats[rows], torch.tensor([0.0, 1.0, 0.0, 0.0])
+    means = made.means[rows] + rotations.rotate(
+        q, made.scales[rows] * torch.randn(count, 3, generator=r)
+    )
+    sh = 0.03 * torch.randn(count, 16, 3, generator=r)
+    sh[:, :1] = made.sh[rows]
+    return GaussianScene(
+        means=rotations.rotate(down, means), quats=rotations.multiply(down.expand_as(q), q),
+        log_scales=made.log_scales[rows] - 0.5 * math.log(count / len(made)),
+        logits=made.logits[rows], sh=sh,
+    )  # fmt: skip
 
 
 def furnished(name: str, seed: int = 0) -> Composed:

@@ -1,0 +1,46 @@
+"""The commands on large captures stay within 4 GB for 4 million Gaussians."""
+
+import os
+import subprocess
+import sys
+
+import pytest
+from furnished_rooms import densified
+
+from newtongs.formats.files import save
+
+GAUSSIANS = 500_000
+EACH, ELSE = 860, 560e6  # bytes for each Gaussian, and for libraries and what does not grow
+
+
+@pytest.fixture(scope="module")
+def lawn(tmp_path_factory):
+    path = tmp_path_factory.mktemp("lawn") / "lawn.ply"
+    save(densified("two_tables_outdoors", GAUSSIANS), path)
+    return path
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(sys.platform != "linux", reason="other systems count memory otherwise")
+@pytest.mark.parametrize("more", [(), ("--select", "all"), ("--loose",)], ids=" ".join)
+def test_animate_takes_few_bytes_for_each_gaussian(lawn, tmp_path, more):
+    """All default formats; the length of the film does not matter."""
+    film = ("--seconds", "0.1", "--size", "96", "96")
+    used = peak("animate", lawn, "--out", tmp_path, *film, *more)
+    assert used < ELSE + EACH * GAUSSIANS
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(sys.platform != "linux", reason="other systems count memory otherwise")
+def test_inspect_takes_few_bytes_for_each_gaussian(lawn, tmp_path):
+    used = peak("inspect", lawn, "--plain", "--thumbnail", tmp_path / "seen.png")
+    assert used < ELSE + EACH * GAUSSIANS
+
+
+def peak(*words):
+    """The most bytes that a command held."""
+    command = [sys.executable, "-m", "newtongs", *map(str, words)]
+    child = subprocess.Popen(command, stdout=subprocess.DEVNULL)
+    _, status, used = os.wait4(child.pid, 0)
+    assert os.waitstatus_to_exitcode(status) == 0
+    return 1024 * used.ru_maxrss
