@@ -193,7 +193,7 @@ def _chosen_unit(layout: Layout, spec: SceneSpec) -> tuple[float, UnitOrigin]:
 
 
 def unit_doubt(width: float | None, scale: float) -> str:
-    """Why a unit that an object set may be wrong, and what to do; empty if nothing speaks against it.
+    """Why a unit that an object set may be wrong; empty if nothing speaks against it.
 
     Args:
         width: of the scene, in its units; None if it says nothing.
