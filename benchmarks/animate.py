@@ -73,7 +73,8 @@ def run(path: Path, folder: Path, clock: Clock) -> Animation:
         bodies = make_bodies(layout, spec)
     with clock("solid boxes of the scene"):
         fixed = make_surroundings(layout, bodies, spec)
-    setup = Setup(source, spec, layout, layout, bodies, fixed)
+    shapes = tuple(body.shape for body in bodies)
+    setup = Setup(source, spec, layout, layout, bodies, fixed, shapes)
     with clock("simulation"):
         states = setup.simulate(times)
     made = setup.animation(times, states)

@@ -79,6 +79,7 @@ def collider(
     size: float = 0.5,
     cell: float | None = None,
     objects: Objects = (),
+    pushed: int | None = None,
 ) -> Collider:
     """The solid parts of a scene.
 
@@ -88,6 +89,8 @@ def collider(
         size: of the moving objects, in physics units; determines the cells.
         cell: edge of a cell, instead of ``size``.
         objects: shape and position ``p (3,)`` of each object at the start.
+        pushed: how many of them, the first ones, have fine cells around them if there are too many
+            for all; by default all.
     """
     if cell is not None and not cell > 0:
         raise InputError(f"cell: expected a length above zero, got {cell}")
@@ -104,7 +107,7 @@ def collider(
         _make_room(filled, grid, shape, p)
     if not objects:
         return Collider(grid.corners(merged(filled)), float(grid.h[0]))
-    near, boxes = _few_enough(filled, grid, objects, near)
+    near, boxes = _few_enough(filled, grid, objects[:pushed], near)
     further = _around(objects, FAR * REACH * size, ABOVE * size, whole)
     if (further[0] < near[0]).any() or (further[1] > near[1]).any():
         boxes = np.concatenate([boxes, _coarse(part, world, objects, near, further, grid.h[0])])
@@ -300,8 +303,13 @@ def _make_room(filled: Array, grid: Grid, shape: Shape, p: Array) -> None:
     there = tuple(slice(a, b) for a, b in zip(first, last, strict=True))
     box = np.argwhere(filled[there]) + first
     top = grid.low[1] + (box[:, 1] + 1) * grid.h[1]
-    box = box[top > low[1] + SUNK * grid.h[1]]
-    overlapping = _inside(shape, grid.middles(box) - p, margin=float(grid.h[0]))
+    above = top > low[1] + SUNK * grid.h[1]
+    box, top = box[above], top[above]
+    x, margin = grid.middles(box) - p, float(grid.h[0])
+    overlapping = _inside(shape, x, margin=margin)
+    # A bump between its feet would hook it.
+    feet = (top <= low[1] + (BUMP + 1) * grid.h[1]) & ~overlapping
+    overlapping[feet] = _between(shape, x[feet], margin=margin)
     filled[tuple(box[overlapping].T)] = False
 
 
@@ -323,15 +331,27 @@ def _close_ground(filled: Array, grid: Grid, first: Array, last: Array, low: flo
 
 def _inside(shape: Shape, x: Array, *, margin: float) -> Array:
     """Which points ``(N, 3)``, relative to the object, lie in it or within ``margin`` of it."""
-    from scipy.spatial import ConvexHull
-
     if shape.radius is not None:
         return np.linalg.norm(x - shape.center, axis=-1) <= shape.radius + margin
     found = np.zeros(len(x), bool)
     for piece in shape.pieces:
-        planes = ConvexHull(piece).equations
-        found |= (x @ planes[:, :3].T + planes[:, 3]).max(-1) <= margin
+        found |= _in_hull(piece, x, margin)
     return found
+
+
+def _between(shape: Shape, x: Array, *, margin: float) -> Array:
+    """Which points ``(N, 3)`` lie in the hull of all pieces of an object."""
+    if shape.radius is not None or not len(x):
+        return np.zeros(len(x), bool)
+    return _in_hull(np.concatenate(shape.pieces), x, margin)
+
+
+def _in_hull(corners: Array, x: Array, margin: float) -> Array:
+    from scipy.spatial import ConvexHull
+
+    planes = ConvexHull(corners).equations
+    inside: Array = (x @ planes[:, :3].T + planes[:, 3]).max(-1, initial=-np.inf) <= margin
+    return inside
 
 
 def merged(filled: Array) -> Array:

@@ -353,6 +353,23 @@ def _few(points: Array) -> Array:
     return x[np.unique(chosen)]
 
 
+def clipped(corners: Array, normal: Array, offset: float) -> Array:
+    """The part of a convex piece ``(K, 3)`` below a plane; no corners if it is as thin as a sheet.
+
+    The edges that cross the plane are among the segments between corners on both sides of it, and
+    all others cross it inside of the piece.
+    """
+    height = corners @ normal - offset
+    below, above = corners[height <= 0], corners[height > 0]
+    if not len(above):
+        return corners
+    if not len(below) or -float(height.min()) < THINNEST * float(np.ptp(corners, axis=0).max()):
+        return corners[:0]
+    share = height[height <= 0][:, None] / (height[height <= 0][:, None] - height[height > 0])
+    crossing = below[:, None] + share[..., None] * (above[None] - below[:, None])
+    return _few(np.concatenate([below, crossing.reshape(-1, 3)]))
+
+
 def _thickened(points: Array) -> Array:
     """Points ``(N, 3)``, with a thickness added where they are flat."""
     middle = points.mean(0)

@@ -55,10 +55,12 @@ def initial_state(
 def _alike(push: tuple[Vector, Vector], layout: Layout, z0: StateTensor) -> tuple[Vector, Vector]:
     """A push for half a metre, so that it looks alike on an object of another size.
 
-    Objects have other sizes where none of them sets the unit: a can is 12 cm high. Under the same
-    gravity a motion looks alike if lengths grow with the size, and times with its square root.
+    The main object has that size unless a room or the user sets the unit; others do not: a can is
+    12 cm high. Under the same gravity a motion looks alike if lengths grow with the size, and times
+    with its square root.
     """
-    if layout.unit_origin not in (UnitOrigin.ROOM, UnitOrigin.GIVEN):
+    main = layout.unit_origin is UnitOrigin.OBJECT and layout.reference is None
+    if main or layout.unit_origin is UnitOrigin.SCENE:
         return push
     times = math.sqrt(State(z0).s.mean().item() / TYPICAL_SCALE)
     (vx, vy, vz), (wx, wy, wz) = push
@@ -96,6 +98,15 @@ def make_bodies(
             track = predicted_track(z0, spec.seconds)
         bodies.append(Body(z0, shape, friction=one.friction, track=track))
     return tuple(bodies)
+
+
+def fit_together(bodies: Sequence[Body]) -> tuple[Body, ...]:
+    """The bodies, with shapes that do not overlap; see :mod:`newtongs.physics.fitting`."""
+    if sum(body.shape is not None for body in bodies) < 2:
+        return tuple(bodies)
+    from ..physics.fitting import fitted  # imports MuJoCo
+
+    return fitted(bodies)
 
 
 def _loose_body(z0: StateTensor, shape: Shape | None, first: Body) -> Body:

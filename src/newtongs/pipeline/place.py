@@ -24,7 +24,6 @@ from .source import on_cpu, open_source
 from .spec import FloorOrigin, Place, SceneSpec, UnitOrigin
 
 TYPICAL_SCALE = 0.27  # lifted scale in physics units: the middle of the model's training range
-ODD = 3.0  # size ratio to the main object beyond which an object's own size sets the unit
 SUNK = 0.25  # fraction of its height an object may reach below an estimated floor, which then sinks
 # Height from which a lone object drops onto the floor assumed below it, over its own height. A film
 # shows all of the way: a fall by the whole height would leave a third of the picture to the object.
@@ -69,7 +68,9 @@ def set_into_place(layout: Layout, place: Place, meters_per_unit: float | None) 
     metres, wide = None, None
     if not source.ours and meters_per_unit is None:
         metres, wide = metres_per_unit(background, floor), width(background)
-    scale = meters_per_unit or metres or unit(lifted_scale(sized.object(0)), reference)
+    scale = (
+        meters_per_unit or metres or TYPICAL_SCALE / (reference or lifted_scale(sized.object(0)))
+    )
     shifted = _shifted(sized, frame, scale, place.at)
     if place.at is not None:
         _warn_outside(shifted, background, frame, scale, place.at)
@@ -134,13 +135,6 @@ def _on_support(
     return placed
 
 
-def unit(own: float, reference: float | None) -> float:
-    """Physics units per scene unit, from the lifted scales of the first and the main object."""
-    if reference is None or not 1 / ODD <= own / reference <= ODD:
-        reference = own
-    return TYPICAL_SCALE / reference
-
-
 def settle(layout: Layout, spec: SceneSpec) -> Layout:
     """Set the physics frame: the floor as given or found, and the unit.
 
@@ -189,7 +183,8 @@ def _chosen_unit(layout: Layout, spec: SceneSpec) -> tuple[float, UnitOrigin]:
         return 1.0, UnitOrigin.SCENE
     if layout.metres is not None:
         return layout.metres, UnitOrigin.ROOM
-    return unit(lifted_scale(layout.scene.plain.object(0)), layout.reference), UnitOrigin.OBJECT
+    main = layout.reference or lifted_scale(layout.scene.plain.object(0))
+    return TYPICAL_SCALE / main, UnitOrigin.OBJECT
 
 
 def unit_doubt(width: float | None, scale: float) -> str:

@@ -30,7 +30,7 @@ from ..scene.transform import Form
 from ..scene.world_frame import WorldFrame
 from ..segment.cutout.cache import Memory
 from ..segment.floor.finding import FloorPlane
-from .bodies import make_bodies, raise_for_motions, refuse_inside
+from .bodies import fit_together, make_bodies, raise_for_motions, refuse_inside
 from .copies import with_copies
 from .pick import Layout, lifted_scale, main_object, measured, pick, restored
 from .place import TYPICAL_SCALE, set_into_place, settle, unit_doubt
@@ -57,6 +57,8 @@ class Setup:
     bodies: tuple[Body, ...]
     """The pushed objects first, then the loose ones."""
     fixed: Fixed
+    whole_shapes: tuple[Shape | None, ...]
+    """The shapes before they were fitted together."""
 
     @property
     def frame(self) -> WorldFrame:
@@ -203,11 +205,13 @@ def prepare(
     settled = with_copies(settle(layout, spec), spec.copies)
     layout = raise_for_motions(settled, spec.objects, spec.physics.seed)
     shapes = [] if reuse is None else [_same_shape(reuse, layout, i) for i in layout.indices]
-    bodies = make_bodies(layout, spec, shapes, progress)
+    whole = make_bodies(layout, spec, shapes, progress)
+    bodies = fit_together(whole)
     for i, body in enumerate(bodies):
         refuse_inside(i, body, spec.planes, spec.boxes)
     give_back_freed()
-    return Setup(source, spec, settled, layout, bodies, make_surroundings(layout, bodies, spec))
+    fixed = make_surroundings(layout, bodies, spec)
+    return Setup(source, spec, settled, layout, bodies, fixed, tuple(b.shape for b in whole))
 
 
 def main_frame(
@@ -238,7 +242,7 @@ def _same_shape(before: Setup, layout: Layout, index: int) -> Shape | None:
         torch.equal(getattr(old, name), getattr(new, name))
         for name in ("means", "quats", "log_scales", "logits")
     )
-    return before.bodies[index].shape if same else None
+    return before.whole_shapes[index] if same else None
 
 
 def world_rates(z0: StateTensor) -> tuple[Vector, Vector]:

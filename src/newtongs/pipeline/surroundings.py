@@ -78,4 +78,7 @@ def solid_rest(
     if not objects:
         raise InputError("solid boxes need object shapes, which exist only with contact 'world'")
     sizes = [shape.size for shape, _ in objects[: layout.pushed]]
-    return collider(rest, layout.frame, size=float(np.median(sizes)), cell=cell, objects=objects)
+    return collider(
+        rest, layout.frame, size=float(np.median(sizes)), cell=cell, objects=objects,
+        pushed=layout.pushed,
+    )  # fmt: skip

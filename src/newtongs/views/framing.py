@@ -22,6 +22,7 @@ ROOM = 0.08  # free space around the object over its size
 TURN = 90.0  # degrees that a camera moves around the motion in a film
 FOLLOWED = 0.55  # fraction of the picture that a followed object fills
 AROUND = 1.7  # times as large: what is shown of a shelf around a motion on it
+NOTICED = 0.1  # of its size by which an object that was hit must move, or radians, to be seen
 PIXELS = 96  # longer side of a small picture
 CENTERED = 8  # steps until the motion is in the middle; each leaves a fraction of the error
 SMOOTH = 0.25  # seconds: standard deviation of the smoothing of such a camera's path
@@ -63,7 +64,7 @@ def points_of_interest(animation: Animation) -> Vec3:
     """
     up, floor = animation.world.up, animation.world.floor
     if animation.states:
-        boxes = torch.cat([swept_points(animation, i) for i in animation.states]).cpu()
+        boxes = torch.cat([swept_points(animation, i) for i in moved(animation)]).cpu()
     else:
         boxes = corners(*animation.scene.bounds()).double().cpu()
     above = (boxes @ up) - floor
@@ -123,6 +124,21 @@ def pushed(animation: Animation) -> list[int]:
     """Ids of the objects to look at: all that move, except those that were only loose."""
     loose = {each.id for each in animation.about.objects if each.loose}
     return [i for i in animation.states if i not in loose] or [*animation.states]
+
+
+def moved(animation: Animation) -> list[int]:
+    """Ids of the pushed objects and of those loose ones that were hit hard enough to show it.
+
+    A picture of all that is loose in a kitchen would be one of the whole kitchen.
+    """
+    out = pushed(animation)
+    for index, z in animation.states.items():
+        x = State(z)
+        away = torch.linalg.vector_norm(x.p - x.p[:1], dim=-1).amax()
+        turn = 2 * (x.q * x.q[:1]).sum(-1).abs().clamp(max=1).acos().amax()
+        if index not in out and (away > NOTICED * x.s[0].amax() or turn > NOTICED):
+            out.append(index)
+    return out
 
 
 def smoothed(x: Tensor, sigma: float) -> Tensor:

@@ -111,7 +111,8 @@ def clear_viewpoint(animation: Animation, size: Sequence[int] = (512, 512)) -> V
     views = [usual, *map(looked, CANDIDATES)]
     most = max(view.seen for view in views)
     good = [view for view in views if view.seen >= ALIKE * most]
-    best = next(filter(is_free, good), good[0])
+    fair = sorted((v for v in views if SHOWN <= v.seen < ALIKE * most), key=lambda v: -v.seen)
+    best = next(filter(is_free, (*good, *fair)), good[0])
     return best if best.seen > usual.seen + GAIN or not free else usual
 
 

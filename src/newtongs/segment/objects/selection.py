@@ -32,6 +32,7 @@ EXAMPLES = {
     "shrunk": "shrunk:0.05:cluster:0",
 }
 LARGEST = 1 / 3  # of a capture: what is larger is not taken if there is something else
+OFFERED = 2  # other things named beside the one that is taken
 FLOATERS = 0.01  # of the Gaussians in a circle: so many may float in front of the object
 PICTURES = (".png", ".jpg", ".jpeg", ".bmp")
 
@@ -138,10 +139,14 @@ def _auto(scene: GaussianScene, _: str, *, floor: FloorPlane, **unused: Any) -> 
         raise InputError(
             "no object stands on the floor; select it with a box, sphere or circle, or take all"
         )
-    best = next((c for c in found if c.count <= LARGEST * len(scene)), found[0])
-    return Selection(
-        best.mask, None, f"cluster {best.id} of {len(found)}, {best.count:,} Gaussians"
-    )
+    free = [c for c in found if c.count <= LARGEST * len(scene)]
+    best = (free or found)[0]
+    others = [f"cluster:{c.id}" for c in (free or found)[1 : 1 + OFFERED]]
+    words = f"cluster {best.id} of {len(found)}"
+    if others:
+        why = "or" if free else "nothing smaller stands free; or"
+        words += f" ({why} {' or '.join(others)})"
+    return Selection(best.mask, None, f"{words}, {best.count:,} Gaussians")
 
 
 def _all(scene: GaussianScene, _: str, **unused: Any) -> Selection:
