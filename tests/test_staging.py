@@ -143,8 +143,11 @@ def test_the_unit_of_a_capture_does_not_change_with_a_second_object():
     assert found == pytest.approx([found[0]] * 4, rel=0.03)
 
 
-def test_a_thing_of_another_order_of_size_makes_its_own_unit():
+def test_a_thing_of_another_order_of_size_shares_the_unit_and_is_tossed_less():
     scene = join(two_things(), solid((-2.0, 0.0, -2.0), (-1.9, 0.1, -1.9), 1000, ids=2))
-    animation = newtongs.animate(scene, select="id:2", up=(0, 1, 0), seconds=0.1)
-    low, high = extent(animation.scene.object(0), Y)
-    assert 0.2 < animation.world.scale * (high - low) < 1.0
+    small, main = (
+        newtongs.animate(scene, select=which, up=(0, 1, 0), seconds=0.1)
+        for which in ("id:2", "auto")
+    )
+    assert small.world.scale == pytest.approx(main.world.scale, rel=1e-6)
+    assert 0 < small.about.objects[0].velocity[1] < 0.6 * main.about.objects[0].velocity[1]

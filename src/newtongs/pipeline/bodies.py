@@ -16,16 +16,16 @@ from ..dynamics.variants import rigid_state
 from ..physics.bodies import Body
 from ..physics.shapes import Shape
 from ..scene.lifting import lift
-from ..scene.similarity import extent, moved
+from ..scene.similarity import VISIBLE, extent, moved
+from ..segment.drop_site import UNDER, is_carried
 from ..segment.objects.clusters import without_floaters
 from .pick import Layout, seen_later
 from .place import TYPICAL_SCALE
 from .spec import RESTITUTION, ObjectSpec, SceneSpec, UnitOrigin, Vector, three_numbers
 from .track import clearance, named_track, predicted_track
 
-TOSS: tuple[Vector, Vector] = ((1.0, 3.2, 0.0), (0.0, 0.5, -3.0))  # velocity, spin; from a floor
+TOSS: tuple[Vector, Vector] = ((1.0, 3.2, 0.0), (0.0, 0.5, -3.0))  # velocity, spin
 DROP: tuple[Vector, Vector] = ((0.4, 0.0, 0.0), (0.3, 0.5, -1.5))  # for an object in the air
-AIR = 0.1  # fraction of its height above the floor from which an object is dropped, not tossed
 DEEP = 0.1  # fraction of its size by which an object may start inside a given plane or box
 LIGHTEST = 2e-3  # mass of a loose object; air drag would throw a lighter one about
 
@@ -35,14 +35,18 @@ def initial_state(
 ) -> StateTensor:
     """``Z_0`` of an object in the physics frame ``(22,)``; at rest if ``one`` is None.
 
-    Without a velocity it is tossed, or dropped if it is in the air or not to ``toss``.
+    Without a velocity it is tossed from what it stands on, or dropped if nothing is under it or if
+    it is not to ``toss``.
     """
     one = one or ObjectSpec(velocity=(0.0, 0.0, 0.0))
     gaussians = layout.scene.plain.object(index)
     low, high = extent(gaussians, layout.frame.up)
-    in_the_air = low - layout.frame.floor > AIR * (high - low)
+    stands = low - layout.frame.floor <= UNDER * (high - low)
+    if not stands and one.velocity is None and one.spin is None:
+        others = layout.static & (layout.scene.opacities >= VISIBLE)
+        stands = is_carried(gaussians, layout.scene.means[others], layout.frame)
     z0 = layout.frame.state_to_physics(lift(gaussians))
-    velocity, spin = _alike(TOSS if toss and not in_the_air else DROP, layout, z0)
+    velocity, spin = _alike(TOSS if toss and stands else DROP, layout, z0)
     if one.velocity is not None or one.spin is not None:
         velocity = three_numbers("velocity", one.velocity or (0.0, 0.0, 0.0))
         spin = three_numbers("spin", one.spin or (0.0, 0.0, 0.0))

@@ -76,6 +76,11 @@ class Layout:
         return self.presence != FIRST
 
     @property
+    def static(self) -> Tensor:
+        """Mask ``(N,)`` of the Gaussians that never move, from frame 1 on."""
+        return self.ever_after & (self.scene.ids == BACKGROUND)
+
+    @property
     def indices(self) -> range:
         """Ids of all objects."""
         return range(len(self.names))

@@ -10,7 +10,7 @@ from ..base.state import State
 from ..dynamics.surfaces import FLOOR, Plane, Surface
 from ..physics.bodies import Body, Surroundings
 from ..physics.colliders import Collider, collider
-from ..scene.gaussians import BACKGROUND, GaussianScene
+from ..scene.gaussians import GaussianScene
 from ..scene.world_frame import UP, WorldFrame
 from ..segment.floor.finding import FloorPlane
 from .pick import Layout
@@ -53,7 +53,7 @@ def static_rest(layout: Layout) -> GaussianScene:
 
     View-dependent colour is dropped to keep the copy small.
     """
-    return layout.scene.plain[(layout.scene.ids == BACKGROUND) & layout.ever_after]
+    return layout.scene.plain[layout.static]
 
 
 def solid_scene(

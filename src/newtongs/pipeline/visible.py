@@ -79,7 +79,7 @@ def _missing(
     """The part of a disc in a given floor that is not captured, if an object lands there."""
     from scipy.spatial import cKDTree
 
-    rest = layout.scene.plain[(layout.scene.ids == BACKGROUND) & layout.ever_after]
+    rest = layout.scene.plain[layout.static]
     x = layout.frame.to_physics(rest.means[rest.opacities >= VISIBLE]).double().numpy()
     for body, z in zip(bodies, map(layout.frame.state_to_physics, states), strict=True):
         p = State(z).p.double()

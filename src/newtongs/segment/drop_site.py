@@ -3,7 +3,7 @@
 import numpy as np
 import torch
 
-from ..base.types import Array
+from ..base.types import Array, Vec3
 from ..scene.gaussians import GaussianScene, quantiles
 from ..scene.similarity import VISIBLE
 from ..scene.world_frame import WorldFrame
@@ -14,6 +14,8 @@ TALLEST = 600  # cells in a column
 THICK = 4  # a surface is at most 1/4 as thick as the object is tall
 FULL_DEPTH = 0.7  # optical depth at which a cell counts as occupied
 CARRIES = 0.15  # share of the footprint that must be covered for a support
+FOOTPRINT = 8  # cells along each side of a footprint under which a surface is searched
+UNDER = 0.1  # of the object's height: so near to its foot a surface carries it
 FREE = 0.05  # share of it that may be occupied in free space
 LOW = 0.5  # of the scene's height: ceilings and treetops, above it, support nothing
 GAP = 2  # cells: gaps in the object up to twice this wide are closed
@@ -50,6 +52,18 @@ def support_height(thing: GaussianScene, scene: GaussianScene, frame: WorldFrame
     part = sheets[:, level]
     within = (found.height[:, level][part] / found.weight[:, level][part]).mean()
     return float(column.low[1] + (level + within) * column.h[1])
+
+
+def is_carried(thing: GaussianScene, others: Vec3, frame: WorldFrame) -> bool:
+    """Whether a surface with points ``others (N, 3)`` is right under an object, like a shelf."""
+    flat = WorldFrame.of_floor(frame.up, 0.0)
+    low, high = _bounds(thing, flat)
+    foot, near = low[1], UNDER * (high[1] - low[1])
+    x = flat.to_physics(others).numpy()
+    x = x[abs(x[:, 1] - foot) <= near][:, [0, 2]]
+    cells = np.floor(FOOTPRINT * (x - low[[0, 2]]) / (high - low)[[0, 2]]).astype(np.int64)
+    inside = cells[((cells >= 0) & (cells < FOOTPRINT)).all(-1)]
+    return len(np.unique(inside, axis=0)) >= CARRIES * FOOTPRINT**2
 
 
 def share_inside(thing: GaussianScene, scene: GaussianScene, frame: WorldFrame) -> float:
