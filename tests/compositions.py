@@ -580,6 +580,26 @@ def posed(made: Composed, seed: int) -> Composed:
     )
 
 
+def worsened(made: Composed, seed: int) -> Composed:
+    """The scene as a worse capture: part of it, with fewer Gaussians, noise and floaters."""
+    r = torch.Generator().manual_seed(seed)
+    share, near, noise, loose, azimuth = torch.rand(5, generator=r).tolist()
+    scene, up = made.scene, torch.tensor(Y) if made.up is None else made.up.float()
+    across = torch.linalg.cross(up, torch.eye(3)[int(up.abs().argmin())])
+    turn = rotations.from_axis_angle(up, torch.tensor(2 * math.pi * azimuth))
+    away = (scene.means - made.at.float()) @ rotations.rotate(turn, across)
+    kept = away < (1 + 3 * near) * made.size  # the rest was not captured
+    kept &= torch.rand(len(scene), generator=r) < 0.2 + 0.8 * share
+    scene = scene[kept]
+    means = scene.means + 0.02 * noise * made.size * torch.randn(len(scene), 3, generator=r)
+    scene = scene.replace(means=means)
+    n = int(0.1 * loose * len(scene))
+    low, high = scene.bounds()
+    far = scene[torch.randint(len(scene), (n,), generator=r)]
+    at = low + (high - low) * (1.5 * torch.rand(n, 3, generator=r) - 0.25)
+    return replace(made, scene=join(scene, far.replace(means=at)))
+
+
 def degrees_between(a: torch.Tensor, b: torch.Tensor) -> float:
     """Angle between two directions ``(3,)``."""
     a, b = a.double(), b.double()

@@ -115,6 +115,7 @@ def test_the_command_trains_evaluates_and_goes_on(tiny, tmp_path, capsys, monkey
     assert again == result
 
 
+@pytest.mark.slow
 def test_a_run_that_diverges_is_a_result(tiny, tmp_path, monkeypatch):
     def diverging(config, **options):
         raise DivergedError("loss nan at epoch 1")

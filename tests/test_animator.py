@@ -124,6 +124,7 @@ def test_things_bounce_little_unless_told(thrown):
 ALONE = {"up": (0, 1, 0), "floor_height": -0.2, "select": "all", "show_floor": False}
 
 
+@pytest.mark.slow
 def test_a_film_without_a_length_ends_soon_after_everything_rests():
     dropped = {"velocity": (0, 0, 0), "spin": (0, 0, 0), "restitution": 0.0}
     short = newtongs.animate(box(), **dropped, **ALONE)
@@ -142,6 +143,7 @@ def test_a_film_without_a_length_ends_soon_after_everything_rests():
     assert float(rolled.times[-1]) == 6
 
 
+@pytest.mark.slow
 def test_slow_motion_shows_more_frames_of_the_same_motion():
     words = {"velocity": (1.0, 2.0, 0), "restitution": 0.5, "fps": 16, **ALONE}
     usual, slow = (newtongs.animate(box(), seconds=0.7, slow=n, **words) for n in (1, 5))
@@ -164,6 +166,7 @@ def test_some_films_have_a_length_of_their_own():
     assert most_seconds(3.5, objects, PAPER) == 3.5
 
 
+@pytest.mark.slow
 def test_directions_do_not_depend_on_how_the_scene_lies():
     """x, y, z mean right, up, towards the camera, however the capture is turned."""
     for seed in range(3):
@@ -185,6 +188,7 @@ def test_a_lone_object_hangs_half_its_height_above_an_assumed_floor():
     assert len(bare.scene) == len(thing)
 
 
+@pytest.mark.slow
 def test_set_into_another_scene():
     stage = template("playroom_floor").background
     animation = newtongs.animate(box(), place=Place(stage, height=0.9), up=(0, 1, 0), seconds=2.5)
@@ -195,6 +199,7 @@ def test_set_into_another_scene():
     assert lowest(animation)[-1].abs() < 0.05
 
 
+@pytest.mark.slow
 def test_our_own_scenes_by_name():
     animation = newtongs.animate("desk_blue_sphere", place=Place("sunny_park"), seconds=0.2)
     low, high = extent(animation.scene.object(0), animation.world.up)
@@ -368,6 +373,7 @@ def test_two_marked_objects_are_found_by_themselves():
     assert [int((animation.scene.ids == i).sum()) for i in (0, 1)] == [1200, 1200]
 
 
+@pytest.mark.slow
 def test_one_objects_ghost_is_not_another_object():
     near, far = (
         moved(box(seed=i), shift=torch.tensor([0.0, 0.2, z])) for i, z in ((0, 0.3), (1, -0.3))
@@ -381,6 +387,7 @@ def test_one_objects_ghost_is_not_another_object():
     assert int((animation.scene.ids == 1).sum()) == 1200
 
 
+@pytest.mark.slow
 def test_a_floor_that_was_given_counts_for_the_selection_too():
     """Under a table top: what lies below the plane found may stand on the one given."""
     top = 4 * torch.rand(4000, 3) - 2
@@ -480,6 +487,7 @@ def test_times():
     assert frame_times(2, 24)[-1] == 2
 
 
+@pytest.mark.slow
 def test_a_file_does(tmp_path):
     save(template("construction_floor").scene(), tmp_path / "cone.ply")
     animation = newtongs.animate(tmp_path / "cone.ply", seconds=0.5)
@@ -521,6 +529,7 @@ def physics_path(animation, index=0):
     return State(animation.world.state_to_physics(animation.states[index])).p
 
 
+@pytest.mark.slow
 def test_a_loose_object_stays_until_it_is_hit_and_then_moves():
     words = {"loose": True, "up": (0, 1, 0), "floor_height": 0.0, "seconds": 1.5, "friction": 0.2}
     hit = newtongs.animate(two_boxes(), velocity=(3.0, 0, 0), spin=(0, 0, 0), **words)
@@ -535,6 +544,7 @@ def test_a_loose_object_stays_until_it_is_hit_and_then_moves():
     assert [one.loose for one in hit.about.objects] == [False, True]
 
 
+@pytest.mark.slow
 def test_sleepers_that_reach_into_each_other_do_not_shoot_apart():
     words = {"loose": True, "up": (0, 1, 0), "floor_height": 0.0, "seconds": 1.5, "friction": 0.2}
     third = moved(box(seed=5), shift=torch.tensor([1.15, 0.2, 0.0]))
@@ -545,6 +555,7 @@ def test_sleepers_that_reach_into_each_other_do_not_shoot_apart():
     assert all(float(v.max()) > 0.1 for v in speed[:1])
 
 
+@pytest.mark.slow
 def test_patches_of_the_ground_are_not_loose():
     tuft = moved(box((0.3, 0.04, 0.3), seed=7), shift=torch.tensor([1.5, 0.08, 0.0]))
     things = moved(box(), shift=torch.tensor([0.0, 0.3, 0.0]))
@@ -601,6 +612,7 @@ def test_a_ramp_is_slid_down():
     assert p[-1, 0] > p[0, 0] + 1
 
 
+@pytest.mark.slow
 def test_things_fall_off_the_edge_of_a_table_onto_what_is_below():
     table = moved(plate(half=0.6), shift=torch.tensor([0.0, 0.0, 0.0]))
     ground = plate(half=4.0, n=20000, shift=(0.0, -1.5, 0.0))
@@ -646,6 +658,7 @@ def test_a_motion_that_begins_in_the_air_raises_the_object():
     assert heights[-1] < heights[0]
 
 
+@pytest.mark.slow
 def test_a_model_of_ones_own_and_a_checkpoint(tmp_path):
     class Moon(Dynamics):
         def rates(self, z):
@@ -693,6 +706,7 @@ def test_a_subclass_of_the_model_is_never_taken_for_the_model():
         assert (p - p[0]).abs().max() < 1e-3
 
 
+@pytest.mark.slow
 def test_words_and_command_find_the_same_floor():
     animation = newtongs.animate("living_room_table", seconds=0.2)
     assert (animation.world.floor, animation.about.floor_is) == (0.0, "known")
@@ -788,6 +802,7 @@ def test_copies_fall_and_pile_up():
     assert torch.pdist(end).min() > 0.2  # none inside another
 
 
+@pytest.mark.slow
 def test_loose_objects_follow_the_copies():
     words = {"loose": True, "up": (0, 1, 0), "floor_height": 0.0, "seconds": 0.3}
     plain = newtongs.animate(two_boxes(), **words)

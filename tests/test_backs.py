@@ -138,6 +138,7 @@ def layout(**options):
     return pick(Source(scene, None, ours=False), spec, floor), len(scene)
 
 
+@pytest.mark.slow
 def test_backs_appear_later_and_can_be_left_out():
     closed, n = layout()
     plain, _ = layout(backs=False)

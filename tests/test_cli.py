@@ -49,6 +49,7 @@ def test_from_nothing_to_a_table(tmp_path):
     assert os.listdir(tmp_path / "out") == ["figures.json"]
 
 
+@pytest.mark.slow
 def test_the_lowest_ranked_value_is_starred_and_the_oracle_does_not_compete(small_state32):
     done = newtongs("evaluate", "--data", small_state32, "--splits", "val_id")
     rows = {line.split("│")[1].strip(): line for line in done.stdout.splitlines() if "│" in line}
@@ -59,6 +60,7 @@ def test_the_lowest_ranked_value_is_starred_and_the_oracle_does_not_compete(smal
     assert not any("*" in cell for cell in diagnostics)
 
 
+@pytest.mark.slow
 def test_some_splits_and_methods(small_state32):
     done = newtongs(
         "evaluate", "--data", small_state32, "--splits", "train", "--methods", "hold_z0"
@@ -90,6 +92,7 @@ def test_no_published_figure_leaves_the_cell_empty(small_state32, tmp_path):
     assert "1.028" in val_id  # free_fall's
 
 
+@pytest.mark.slow
 def test_picture(tmp_path):
     done = newtongs("figure", "motions", "--out", tmp_path / "a" / "motions.png", "--paths", 2)
     assert done.returncode == 0, done.stderr

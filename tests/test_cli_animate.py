@@ -46,6 +46,7 @@ def test_replay_is_the_same_animation(park, tmp_path, capsys):
     assert (tmp_path / "a" / "park.png").read_bytes() == (tmp_path / "b" / "park.png").read_bytes()
 
 
+@pytest.mark.slow
 def test_slow_motion_is_continued_at_the_speed_of_the_simulation(park, tmp_path):
     run("animate", park, "--out", tmp_path, *SMALL, "--slow", "3", "--formats", "json")
     path = tmp_path / "park.json"
@@ -73,6 +74,7 @@ def test_the_paper_has_four_views_and_replays(park, tmp_path, capsys):
         assert (tmp_path / "b" / sheet.name).read_bytes() == sheet.read_bytes()
 
 
+@pytest.mark.slow
 def test_pushes_in_words(park, tmp_path):
     run("animate", park, "--out", tmp_path, *SMALL, "--formats", "json",
         "--push", "select=id:0 velocity=0,4,0 spin=0,0,-2 restitution=0.9")  # fmt: skip
@@ -82,6 +84,7 @@ def test_pushes_in_words(park, tmp_path):
     assert one.restitution == pytest.approx(0.9)
 
 
+@pytest.mark.slow
 def test_inspect_a_scene_an_animation_and_a_checkpoint(park, tmp_path, capsys):
     run("inspect", park, "--thumbnail", tmp_path / "t.png", "--plain")
     said = capsys.readouterr().out
@@ -98,6 +101,7 @@ def test_inspect_a_scene_an_animation_and_a_checkpoint(park, tmp_path, capsys):
     assert json.loads(about)["training"]["seed"] == 7302
 
 
+@pytest.mark.slow
 def test_a_scene_of_ours_by_name_and_as_a_background(tmp_path):
     run("animate", "desk_blue_sphere", "--out", tmp_path, *SMALL, "--formats", "png")
     save(template("red_cube").object, tmp_path / "cube.ply")
@@ -106,6 +110,7 @@ def test_a_scene_of_ours_by_name_and_as_a_background(tmp_path):
     assert len(load_animation(tmp_path / "cube.json").scene) == 1536 + 3200
 
 
+@pytest.mark.slow
 def test_the_capture_is_never_overwritten(tmp_path, capsys):
     save(template("red_cube").object, tmp_path / "cube.ply")
     before = (tmp_path / "cube.ply").read_bytes()
@@ -116,6 +121,7 @@ def test_the_capture_is_never_overwritten(tmp_path, capsys):
     assert len(load_animation(tmp_path / "cube.json").scene) == 1536 + 3200
 
 
+@pytest.mark.slow
 def test_a_search_says_which_push_it_found(park, tmp_path, capsys):
     run(
         "animate",
@@ -263,6 +269,7 @@ def test_a_missing_extra_is_named_before_the_work(
     assert not (tmp_path / "out").exists()
 
 
+@pytest.mark.slow
 def test_formats_with_commas(park, tmp_path):
     run("animate", park, "--out", tmp_path, *SMALL, "--formats", "json,png", "glb")
     written = {path.name for path in tmp_path.iterdir()}

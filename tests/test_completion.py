@@ -2,6 +2,7 @@
 
 from typing import NamedTuple
 
+import pytest
 import torch
 
 import newtongs
@@ -94,6 +95,7 @@ def test_size_and_direction_do_not_matter():
     assert (found.mask != plain.mask).float().mean() < 2e-3
 
 
+@pytest.mark.slow
 def test_animate_takes_the_ghost_along_unless_told_not_to():
     scene, parts = scene_and_parts()
     x, y, z = UP.tolist()

@@ -59,6 +59,7 @@ def test_captures_on_other_grounds(name):
     assert right(made, find_floor(made.scene))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["several_objects", "in_a_room", "sparse_lawn", "floaters"])
 def test_the_answer_does_not_hang_on_the_seed(name):
     made = posed(composed(name), 5)

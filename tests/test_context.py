@@ -157,6 +157,7 @@ def test_orientation_of_the_start_only_turns_the_result(truth):
     assert not torch.allclose(a.q, b.q)
 
 
+@pytest.mark.slow
 def test_any_time_can_be_asked_for(pretrained, truth):
     fine = torch.arange(640) / 240
     a = pretrained(truth[:, :4], TIMES).mean()

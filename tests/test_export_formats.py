@@ -204,6 +204,7 @@ def test_a_missing_extra_is_named_before_any_work(tmp_path, monkeypatch, blocked
     assert not (tmp_path / "out").exists()
 
 
+@pytest.mark.slow
 def test_export_imports_nothing_optional():
     optional = ["numba", "imageio", "imageio_ffmpeg", "PIL", "pxr", "gsply", "gsplat", "matplotlib"]
     code = f"import sys, newtongs.exports\nprint([m for m in {optional} if m in sys.modules])"

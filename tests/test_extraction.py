@@ -195,6 +195,7 @@ def test_frame_0_is_the_capture_bit_for_bit(select):
     assert not (animation.scene.ids[: len(scene)] == 0)[parts["support"]].any()
 
 
+@pytest.mark.slow
 def test_frame_0_is_the_capture_with_things_drawn_besides():
     scene, _, _ = capture("plinth")
     animation = newtongs.animate(scene, select="sphere:0,1.1,0,0.42", **PUSH)
@@ -248,6 +249,7 @@ def picked(scene, **options):
     return pick(source, spec, floor_of(source, spec.up))
 
 
+@pytest.mark.slow
 def test_loose_things_are_taken_out_too():
     layout = picked(two_things(), loose=True)
     assert len(layout.names) == 2
@@ -257,6 +259,7 @@ def test_loose_things_are_taken_out_too():
         assert (theirs & (layout.presence == LATER) & (layout.scene.ids < 0)).any()
 
 
+@pytest.mark.slow
 def test_mending_does_not_show_where_a_loose_thing_stays():
     scene = two_things()
     animation = newtongs.animate(

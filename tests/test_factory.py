@@ -94,6 +94,7 @@ def same(a, b):
     return a == b
 
 
+@pytest.mark.slow
 def test_a_prepared_scene_comes_back_from_its_files(tmp_path):
     spec, _ = spec_of(tmp_path, TINY + "[objects]\ncasts = 1")
     prepared = prepare_casts(spec, SceneSource("desk_blue_sphere", "desk_blue_sphere", "train"))
@@ -460,6 +461,7 @@ def test_a_scene_that_cannot_be_read_is_told_and_the_rest_goes_on(tmp_path):
     assert "Scenes left out" in page
 
 
+@pytest.mark.slow
 def test_no_scene_that_can_be_read_is_one_line(tmp_path):
     (tmp_path / "broken.ply").write_text("no Gaussians")
     spec, home = spec_of(tmp_path, 'name = "a"\nscenes = ["broken.ply"]\ncount = 1')
@@ -467,6 +469,7 @@ def test_no_scene_that_can_be_read_is_one_line(tmp_path):
         produce(spec, home, tmp_path / "out", warn=lambda line: None)
 
 
+@pytest.mark.slow
 def test_what_is_hardly_seen_is_drawn_anew_and_counted(tmp_path, monkeypatch):
     from newtongs.factory import sample as samples
 
@@ -584,6 +587,7 @@ def test_a_caption_tells_of_each_pushed_object(tmp_path):
     assert " and a" in said.split(",")[0]
 
 
+@pytest.mark.slow
 def test_a_camera_in_something_is_drawn_anew_and_counted(tmp_path, monkeypatch):
     from newtongs.factory import sample as samples
 

@@ -112,6 +112,7 @@ def test_without_gsplat_it_is_refused_with_what_to_install(
     assert "pip install 'newtongs[gpu]'" in refusal(spec_file, tmp_path / "films", words, capsys)
 
 
+@pytest.mark.slow
 @without_cuda
 def test_a_worker_that_cannot_draw_is_one_line_too(spec_file):
     """As where a build of gsplat fails: it is a worker that tries, not this process."""
@@ -123,6 +124,7 @@ def test_a_worker_that_cannot_draw_is_one_line_too(spec_file):
         workers.try_out()
 
 
+@pytest.mark.slow
 def test_a_finished_data_set_needs_no_card(spec_file, tmp_path):
     """Its index and statistics can be made anew anywhere."""
     from newtongs.factory.encode import text

@@ -390,6 +390,7 @@ def test_depth_of_a_ball_is_that_of_its_skin_in_films_of_steady():
     assert of_flow.max() < 0
 
 
+@pytest.mark.slow
 def test_the_depth_of_the_flow_carries_a_soft_ball_better_than_that_of_its_light():
     spec, film, source = made("sunny_park", size=(128, 128), frames=13)
     camera, by = view(film, spec), pictures_by("steady")
@@ -404,6 +405,7 @@ def test_the_depth_of_the_flow_carries_a_soft_ball_better_than_that_of_its_light
     assert warp_psnr(found) > warp_psnr(found._replace(flow=other.flow)) + 2
 
 
+@pytest.mark.slow
 def test_without_gloss_flow_carries_what_shines():
     psnr = {}
     for gloss in (True, False):
@@ -416,6 +418,7 @@ def test_without_gloss_flow_carries_what_shines():
     assert psnr[False] > psnr[True] + 2
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("scene", ["construction_floor", "studio_tabletop"])
 def test_where_a_warped_frame_is_not_the_next_one_the_order_has_changed(scene):
     """The flow is right: with the order kept, the same flow carries the picture."""

@@ -176,6 +176,7 @@ def test_our_own_files_give_the_scene_back(path, seed):
     torch.testing.assert_close(read.sh, scene.sh, rtol=0, atol=1e-5)
 
 
+@pytest.mark.slow
 def test_the_program_takes_a_glb(path, tmp_path, capsys):
     from newtongs.cli import main
 

@@ -253,6 +253,7 @@ def test_a_zip_by_another_name_and_a_version_said(written):
     assert_within_rounding(load(path), scene)
 
 
+@pytest.mark.slow
 def test_missing_pillow_is_named(written):
     path = written(bundle(*sog(random_scene(3, 0))))
     code = (

@@ -73,6 +73,7 @@ def test_what_leans_is_taken_without_its_stand_and_a_lamp_with_its_foot():
     assert standing_apart(scene, torch.ones(len(scene), dtype=torch.bool), UP) is None
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(not ASSETS.is_dir(), reason="the shared captures are not beside the checkout")
 @pytest.mark.parametrize(
     ("name", "share"),
@@ -149,6 +150,7 @@ def test_wrong_levels_are_one_clear_line(laden, name, said):
         rows_of(scene, clusters, name)
 
 
+@pytest.mark.slow
 def test_the_default_is_never_most_of_a_room():
     for name in ("shelf_room", "counter_room"):
         truth = furnished(name)

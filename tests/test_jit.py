@@ -37,6 +37,7 @@ def folder(tmp_path):
     return tmp_path
 
 
+@pytest.mark.slow
 def test_imported_constants_and_functions_count(folder):
     """Numba looks at the text of a function's own file alone."""
     assert called(folder) == (8.0, 1)
@@ -52,6 +53,7 @@ def test_imported_constants_and_functions_count(folder):
     assert len(list((folder / "kernels").glob("__pycache__/outer.f*.nbi"))) == 1  # nothing is left
 
 
+@pytest.mark.slow
 def test_a_renamed_type_makes_the_cache_stale_and_nothing_else(tmp_path):
     """Numba unpickles its index before it compares what made it stale."""
     folder = tmp_path / "kernels"

@@ -36,6 +36,7 @@ def interrupted(code, words, after, *, signals=1, wait_for="ready\n"):
     return child.returncode, said
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("after", [0, 0.01, 0.05, 0.2, 0.5, 1, 1.5, 2, 2.5, 3])
 @pytest.mark.parametrize("signals", [1, 2])
 def test_a_command_is_left_with_one_line(tmp_path, after, signals):

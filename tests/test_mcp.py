@@ -93,6 +93,7 @@ def command(*words):
 # --- what the tools do ----------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 def test_look_numbers_the_things_and_pick_takes_the_number(folder):
     opened, looked, picked, again = talk(
         make_server(Desk(Folders([folder]))),
@@ -357,6 +358,7 @@ def test_a_scene_larger_than_the_limit_is_refused(folder):
         Folders([folder], most=size * 0.99).scene("room.ply")
 
 
+@pytest.mark.slow
 def test_exports_stay_in_the_folders_and_replace_only_their_own(folder):
     outside = folder.parent / "outside"
     (folder / "linked").symlink_to(outside)

@@ -161,6 +161,7 @@ def test_a_given_unit_wins():
     assert (made.about.unit_is, made.about.scale) == ("given", 2.0)
 
 
+@pytest.mark.slow
 def test_built_in_scenes_are_as_they_were():
     made = newtongs.animate("sunny_park", seconds=0.1)
     assert (made.about.unit_is, made.about.unit_doubt) == ("object", "")

@@ -43,6 +43,7 @@ def test_what_is_too_large_stands_still_and_says_so(park, monkeypatch, limit):
     assert "animation.save(" in markup
 
 
+@pytest.mark.slow
 def test_nothing_of_it_is_imported_before_it_is_shown():
     code = (
         "import sys, newtongs.scene.animation\n"

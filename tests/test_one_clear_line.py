@@ -172,6 +172,7 @@ def test_a_title_that_looks_like_a_blank(tmp_path):
         assert len(read_html(tmp_path / "a.html")) > 100
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(sys.platform == "darwin", reason="names are text there")
 def test_a_name_of_invalid_bytes(tmp_path):
     """Through the command itself: what is printed and written holds the name somehow."""

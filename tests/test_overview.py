@@ -142,6 +142,7 @@ def test_alternatives_stand_side_by_side_with_their_flags():
         assert dark > 7 * sum(map(len, lines)) * 8  # a plate as long as its text
 
 
+@pytest.mark.slow
 def test_the_flags_choose_what_they_are_written_on():
     made = composed("several_objects")
     source = Source(made.scene, None, ours=False)
@@ -155,6 +156,7 @@ def test_the_flags_choose_what_they_are_written_on():
             assert chosen.height == pytest.approx(other.height, rel=1e-3)
 
 
+@pytest.mark.slow
 def test_inspect_tells_its_doubt_draws_the_alternatives_and_takes_a_floor(tmp_path, capsys):
     from newtongs.cli import main
     from newtongs.formats import save
@@ -174,6 +176,7 @@ def test_inspect_tells_its_doubt_draws_the_alternatives_and_takes_a_floor(tmp_pa
     assert "doubt" not in told
 
 
+@pytest.mark.slow
 def test_the_json_says_what_the_table_says(tmp_path, capsys):
     from newtongs.cli import main
     from newtongs.formats import save

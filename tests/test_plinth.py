@@ -94,6 +94,7 @@ def test_chairs_stay_whole(make):
     assert plinth_of(make(torch.Generator().manual_seed(0)).scene) is None
 
 
+@pytest.mark.slow
 def test_only_the_statue_is_taken_and_the_floor_is_below_the_plinth():
     scene = statue(square=False)
     layout = prepare(scene, SceneSpec(up=(0, 1, 0))).layout

@@ -102,6 +102,7 @@ def run_python(code):
     ).stdout
 
 
+@pytest.mark.slow
 def test_ground_truth_never_imports_the_model():
     """Neither in its source nor, by whatever way, while it makes every family."""
     for path in (SOURCE / "motions").glob("*.py"):
@@ -115,6 +116,7 @@ def test_ground_truth_never_imports_the_model():
     assert run_python(code).split() == ["32", "[]"]
 
 
+@pytest.mark.slow
 def test_import_is_lazy():
     optional = ["matplotlib", "rich", "tyro", "safetensors", "numba", "scipy", "imageio"]
     code = (
@@ -190,6 +192,7 @@ def test_defaults_of_flags_are_those_of_the_modules():
     assert list(config.get_args(config.Solver)) == list(solvers.SOLVERS)
 
 
+@pytest.mark.slow
 def test_missing_extra_is_named():
     code = (
         "import sys; sys.modules['matplotlib'] = None\n"

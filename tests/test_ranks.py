@@ -65,6 +65,7 @@ def test_more_ranks_than_batches(small_state32, tmp_path):
     assert a == pytest.approx(b, rel=1e-12, abs=1e-300)
 
 
+@pytest.mark.slow
 def test_bad_input_of_one_rank_is_said_once(small_state32, tmp_path):
     """A number missing in the second rank's batch: one line, no traceback, nothing written."""
     content = torch.load(small_state32 / "val_id.pt", weights_only=True)

@@ -373,6 +373,7 @@ def run_python(code):
     return done.stdout.strip()
 
 
+@pytest.mark.slow
 def test_extras_are_imported_when_used_and_named_when_missing():
     code = """
 import sys

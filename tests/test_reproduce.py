@@ -165,6 +165,7 @@ def small(monkeypatch):
     monkeypatch.setattr(measure, "RESAMPLES", 5)
 
 
+@pytest.mark.slow
 def test_an_interrupted_run_goes_on_where_it_stopped(tmp_path, monkeypatch, small):
     said, measured = [], []
     original = ReportRun.predictor

@@ -35,6 +35,7 @@ def rewritten(scene, ending, tmp_path):
     return load(tmp_path / f"scene{ending}")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("ending", [*SIX, ".compressed.glb"])
 @pytest.mark.parametrize("name", ["kitchen_table", "unicorn_stuffy.ply", "narcissus.sog"])
 def test_pictures_are_the_same(tmp_path, name, ending):
@@ -47,6 +48,7 @@ def test_pictures_are_the_same(tmp_path, name, ending):
     assert decibels > ALIKE
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("ending", [*SIX[1:], ".compressed.glb"])
 @pytest.mark.parametrize("name", ["kitchen_table", "unicorn_stuffy.ply", "narcissus.sog"])
 def test_up_floor_and_objects_are_the_same(tmp_path, name, ending):

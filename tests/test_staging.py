@@ -48,6 +48,7 @@ def staged(**options):
     return newtongs.animate(thing(), place=place, up=(0, 1, 0), seconds=0.1, meters_per_unit=unit)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("at", "height"), [((-2.0, 0.5), 0.0), ((2.0, 0.0), 1.0)])
 def test_it_stands_on_what_is_there(at, height):
     animation = staged(at=at)
@@ -58,6 +59,7 @@ def test_it_stands_on_what_is_there(at, height):
     assert p[::2].tolist() == pytest.approx(at, abs=0.02)
 
 
+@pytest.mark.slow
 def test_a_unit_is_as_long_as_it_is_said_to_be():
     animation = staged(at=(-1.0, 0.25), meters_per_unit=0.5, lift=1.0)
     assert animation.world.scale == 0.5
@@ -66,6 +68,7 @@ def test_a_unit_is_as_long_as_it_is_said_to_be():
     assert extent(animation.scene.object(0), Y)[0] == pytest.approx(0.6, abs=0.05)
 
 
+@pytest.mark.slow
 def test_it_is_turned_about_up():
     plain, turned = staged(at=(-2.0, 0.0)), staged(at=(-2.0, 0.0), turn=90.0)
     widths = [
@@ -80,6 +83,7 @@ def test_what_starts_inside_something_is_told():
         staged(at=(2.0, 0.0), height=3.5)  # no room on the table, nor under it
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("at", [(50.0, 50.0), (0.0, -5.0), (6.0, 2.0)])
 def test_a_position_outside_the_background_gives_a_warning(at):
     with pytest.warns(InputWarning) as caught:
@@ -93,6 +97,7 @@ def test_a_position_outside_the_background_gives_a_warning(at):
     assert message.spelled(as_flag).endswith("change --at X Z")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("at", [(0.0, 0.0), (3.9, -3.9), (4.1, 0.0)])
 def test_a_position_inside_the_background_or_across_its_edge_gives_none(at, recwarn):
     staged(at=at)
@@ -123,6 +128,7 @@ def two_things():
     )
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("named", [["id:0"], ["id:1"], ["id:0", "id:1"], ["id:1", "id:0"]])
 def test_the_unit_is_the_same_whichever_objects_are_named(named):
     alone = newtongs.animate(two_things(), up=(0, 1, 0), seconds=0.1)
@@ -131,6 +137,7 @@ def test_the_unit_is_the_same_whichever_objects_are_named(named):
     assert animation.world.scale == pytest.approx(alone.world.scale, rel=1e-6)
 
 
+@pytest.mark.slow
 def test_the_unit_of_a_capture_does_not_change_with_a_second_object():
     scene = two_things()
     bare = scene.replace(ids=torch.full_like(scene.ids, -1))
@@ -143,6 +150,7 @@ def test_the_unit_of_a_capture_does_not_change_with_a_second_object():
     assert found == pytest.approx([found[0]] * 4, rel=0.03)
 
 
+@pytest.mark.slow
 def test_a_thing_of_another_order_of_size_shares_the_unit_and_is_tossed_less():
     scene = join(two_things(), solid((-2.0, 0.0, -2.0), (-1.9, 0.1, -1.9), 1000, ids=2))
     small, main = (

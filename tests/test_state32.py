@@ -89,6 +89,7 @@ def test_manifest(small_state32):
     assert int(rows[landing]["collision_events"]) == resting > 0
 
 
+@pytest.mark.slow
 def test_states_are_memory_mapped(small_state32):
     """Opening a split reads none of the states: resident memory stays put until they are used."""
     script = (
@@ -299,6 +300,7 @@ def test_everything_is_on_the_disk_before_it_is_recorded(tmp_path, monkeypatch):
     ]  # fmt: skip
 
 
+@pytest.mark.slow
 def test_kill_leaves_a_build_that_resumes(tmp_path):
     """SIGKILL in the middle of a real process."""
     script = (
@@ -347,6 +349,7 @@ def test_a_lock_on_a_removed_file_does_not_count(tmp_path):
             assert locks.take_lock(other.fileno(), path)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("when", ["at once", "after the first shards"])
 def test_a_write_that_fails_leaves_nothing(tmp_path, when):
     """The limit on a process's file size stands in for a disk that fills up while writing."""

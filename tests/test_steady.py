@@ -212,6 +212,7 @@ def test_two_in_one_place_have_no_order():
     assert difference(*ewa) > 0.5
 
 
+@pytest.mark.slow
 def test_one_that_passes_through_another_does_so_without_a_jump():
     """In steps of a hundredth of its size; in the end it is in front, as with ewa."""
     steps = torch.linspace(-1.2, 1.2, 801)

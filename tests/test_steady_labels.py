@@ -75,6 +75,7 @@ def reference_labels(splat, slots):
     return out
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", SCENES)
 def test_labels_are_those_of_the_reference(kind):
     scene = SCENES[kind]()[:150]

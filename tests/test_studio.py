@@ -165,6 +165,7 @@ def test_a_new_push_on_the_old_stage_makes_what_a_fresh_session_makes(picked):
     same(session.animation(), Session(session.recipe, source=session.source).animation())
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("dynamics", ["analytic", "structured", "paper"])
 def test_python_lines_make_the_same_animation(picked, dynamics):
     session, _ = picked
@@ -257,6 +258,7 @@ def test_a_kick_hits_the_object_where_it_is_now(picked):
         session.kick(eye(there), (0, 1, 0), 2.0)
 
 
+@pytest.mark.slow
 def test_a_live_run_kept_is_an_animation_like_any_other(picked, tmp_path):
     session, _ = picked
     for k in range(40):
@@ -424,6 +426,7 @@ def test_a_selection_grows_to_its_neighbours_and_shrinks_again(table):
         session.mask(f"grown:-1:{word}")
 
 
+@pytest.mark.slow
 def test_growing_and_undo(table):
     session = table_session(table)
     session.pick("cluster:0")
@@ -438,6 +441,7 @@ def test_growing_and_undo(table):
     assert session.recipe == before
 
 
+@pytest.mark.slow
 def test_two_clusters_joined_move_as_one(table):
     session = table_session(table)
     session.pick("cluster:0")
@@ -460,6 +464,7 @@ def test_what_is_remembered_is_what_a_fresh_session_finds(table):
     same(session.animation(), fresh.animation())
 
 
+@pytest.mark.slow
 def test_clusters_are_found_once_and_anew_for_another_scene(table, monkeypatch):
     from newtongs.segment.cutout import cache
     from newtongs.segment.objects import clusters
@@ -523,6 +528,7 @@ def test_a_click_on_the_floor_is_a_point_of_it(table):
 # --- pushes on a simulation that is kept ----------------------------------------------------------
 
 
+@pytest.mark.slow
 def test_a_kept_simulation_gives_the_bits_of_a_fresh_one(picked):
     session, _ = picked
     session.states()
@@ -537,6 +543,7 @@ def test_a_kept_simulation_gives_the_bits_of_a_fresh_one(picked):
     assert session._compiled is not kept  # materials are compiled in
 
 
+@pytest.mark.slow
 def test_predictions_of_the_context_model_are_played(picked):
     from newtongs import animate
 

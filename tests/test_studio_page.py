@@ -104,6 +104,7 @@ def test_what_the_page_sets_itself_is_no_wish(page):
     assert page.session.recipe == before
 
 
+@pytest.mark.slow
 def test_only_poses_change_while_it_plays(page):
     page.picking.add("id:0")
     buffers = all_buffers(page)
@@ -121,6 +122,7 @@ def test_only_poses_change_while_it_plays(page):
     assert np.array_equal(page.view.objects[0].frame.position, start)
 
 
+@pytest.mark.slow
 def test_a_click_kicks_while_it_is_live_and_the_run_can_be_kept(page):
     event = at_object(page)
     page.picking.add("id:0")
@@ -161,6 +163,7 @@ def test_a_motion_that_cannot_be_is_undone(page):
     assert page.panel.loose.value is False
 
 
+@pytest.mark.slow
 def test_export_sends_files_and_the_project_opens_again(page, tmp_path):
     page.picking.add("id:0")
     client = Client()
@@ -177,6 +180,7 @@ def test_export_sends_files_and_the_project_opens_again(page, tmp_path):
     assert not list(page.uploads.folder.iterdir())
 
 
+@pytest.mark.slow
 def test_an_uploaded_file_is_shown_under_its_name(page, studio, tmp_path):
     from newtongs.formats import save
 
@@ -274,6 +278,7 @@ def test_only_touched_blocks_are_sent(page):
     rest.remove()
 
 
+@pytest.mark.slow
 def test_a_second_object_leaves_the_first_ones_nodes_alone(page):
     session = Session(Recipe("kitchen_table", seconds=0.2))
     page.open(session, "kitchen_table")
@@ -369,6 +374,7 @@ def test_what_is_solid_is_shown_and_moves(page):
     assert "solids" not in page.overlays.lines
 
 
+@pytest.mark.slow
 def test_grow_shrink_and_undo_buttons(page):
     word = "sphere:0,0.9,0,0.4"  # the cap of the ball
     page.picking.add(word)
@@ -433,6 +439,7 @@ def test_recent_files_are_offered_by_name_and_opened_by_number(page, tmp_path, m
     assert recent_files() == []
 
 
+@pytest.mark.slow
 def test_an_uploaded_project_opens_with_the_scene_that_is_open(page, tmp_path):
     page.picking.add("id:0")
     page.session.push(0, velocity=(0.5, 1.0, 0.0))

@@ -155,6 +155,7 @@ class StopError(Exception):
     pass
 
 
+@pytest.mark.slow
 def test_stopped_anywhere_it_ends_bit_identical(data, tmp_path):
     """Killed after every possible update, a run ends in the bytes of the uninterrupted one."""
     whole = tmp_path / "whole"
@@ -293,6 +294,7 @@ class Spoiled:
         return terms
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("what", ["loss", "gradient"])
 def test_a_run_stopped_by_what_is_no_number_keeps_the_epoch_before(data, tmp_path, what):
     def spoiled(model, *given):

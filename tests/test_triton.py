@@ -118,6 +118,7 @@ def test_three_passes_agree_with_float64(three_passes, hidden):
     assert gradient < 1e-3
 
 
+@pytest.mark.slow
 def test_fewer_passes_are_coarser():
     """One pass rounds weights and activations to 2^-12: visible, and still a gradient."""
     ((_, value, gradient),) = measured((1, 20, {"hidden": 128}))
@@ -278,6 +279,7 @@ for rows, frames, weights in ((150, 5, LossWeights()), (128, 4, heavy), (7, 9, h
 """
 
 
+@pytest.mark.slow
 def test_the_objective_agrees_with_float64_in_value_and_gradient():
     program(LOSS)
 

@@ -137,6 +137,7 @@ def test_a_film_that_breaks_off_leaves_the_old_one(tmp_path):
     assert sorted(os.listdir(tmp_path)) == ["film.gif", "film.mp4"]
 
 
+@pytest.mark.slow
 def test_png_needs_no_extra_and_films_name_theirs(tmp_path):
     code = f"""
 import sys

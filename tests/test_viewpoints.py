@@ -63,6 +63,7 @@ def test_the_usual_side_where_nothing_hides_the_object():
     assert frames_seen(animation, usual) == 1
 
 
+@pytest.mark.slow
 def test_another_side_where_a_wall_stands_before_it():
     animation = hopping(wall(25))
     assert frames_seen(animation, default_camera(animation)) == 0
@@ -73,6 +74,7 @@ def test_another_side_where_a_wall_stands_before_it():
     assert turned >= 60 or view.elevation > 14
 
 
+@pytest.mark.slow
 def test_from_above_out_of_a_court():
     walls = [wall(azimuth, away=1.6, half=1.7) for azimuth in (25, 115, 205, 295)]
     animation = hopping(*walls)
@@ -87,12 +89,14 @@ def closed_box(away):
     return hopping(lid, *(wall(azimuth, away=away, half=3.0) for azimuth in (25, 115, 205, 295)))
 
 
+@pytest.mark.slow
 def test_an_object_in_a_narrow_closed_box_keeps_the_usual_camera():
     view = clear_viewpoint(closed_box(0.7))
     assert view[:3] == Viewpoint()[:3]
     assert view.seen < 0.2
 
 
+@pytest.mark.slow
 def test_an_object_in_a_closed_room_is_seen_from_inside_with_a_wide_field():
     animation = closed_box(1.0)
     camera = clear_camera(animation)
@@ -101,6 +105,7 @@ def test_an_object_in_a_closed_room_is_seen_from_inside_with_a_wide_field():
     assert frames_seen(animation, camera) == 1
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["shelf_room", "counter_room", "dining_room", "bookcase"])
 def test_in_a_room_the_camera_stands_in_free_space_on_the_inner_side_of_the_walls(name):
     """Every third thing hops; the eye is before the walls, in nothing, and sees it."""
@@ -161,6 +166,7 @@ def test_an_object_outside_of_the_picture_is_not_seen():
     assert frames_seen(animation, turned) == 0
 
 
+@pytest.mark.slow
 def test_one_camera_a_frame_is_judged_frame_by_frame():
     animation = hopping(wall(25))
     bad, good = default_camera(animation), clear_camera(animation)

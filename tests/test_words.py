@@ -461,6 +461,7 @@ def test_animate_moves_what_is_named_and_says_its_selector(tmp_path, capsys):
     assert f"object 0: {made.about.objects[0].selected.split(',')[0]};" in capsys.readouterr().out
 
 
+@pytest.mark.slow
 def test_inspect_prints_a_name_beside_each_thing(tmp_path, capsys):
     save(table("orange", "blue", "green"), tmp_path / "balls.ply")
     main(

@@ -483,6 +483,7 @@ def read_glb(path):
     return tree, np.frombuffer(part[0], "<f4").reshape(-1, 3), np.frombuffer(part[1], "<u4")
 
 
+@pytest.mark.slow
 def test_collider_command_writes_the_boxes(tmp_path, capsys):
     cli.main(["collider", "desk_blue_sphere", "--select", "id:0", "--out", str(tmp_path / "c.glb")])
     said = capsys.readouterr().out
