@@ -42,9 +42,7 @@ PRIORS = {
     (0.0, -1.0, 0.0): 1.0, (0.0, 1.0, 0.0): 0.8, (0.0, 0.0, 1.0): 0.5, (0.0, 0.0, -1.0): 0.3,
     (1.0, 0.0, 0.0): 0.2, (-1.0, 0.0, 0.0): 0.2,
 }  # fmt: skip
-SURFACE = 0.25  # worth and openness from which a plane may be a floor by what it carries
-FOUND = 0.2  # score from which a plane counts as a floor
-CLEAR = 0.25  # score from which it is one beyond doubt, if nothing else is nearly as good
+FOUND = 0.25  # score from which a plane counts as a floor: above that of no floor at all
 VIRTUAL = 0.2  # score of no floor, with the usual up and an object that surely stands
 UNSTEADY = 0.25  # of that, if the object would fall
 SURE = 0.6  # score from which a floor needs no further evidence
@@ -182,7 +180,7 @@ def _scores(scene: GaussianScene, layers: Sequence[Layer], judged: Sequence[Judg
     share of all things that rest on planes parallel to it decides.
     """
     scores = [j.worth * j.open_ * j.carries for j in judged]
-    surfaces = [n.n for n, j in zip(layers, judged, strict=True) if j.worth * j.open_ > SURFACE]
+    surfaces = [n.n for n, j in zip(layers, judged, strict=True) if j.worth * j.open_ > FOUND]
     if max(scores, default=0.0) >= SURE and all(
         abs(float(n @ surfaces[0])) > LEVEL for n in surfaces
     ):
@@ -299,9 +297,6 @@ def _doubt(best: FloorPlane, others: Sequence[FloorPlane]) -> Doubt | None:
             return Doubt("floor", f"{words} ({other.score:.2f}): not sure", advice)
         words = f"up is {_words(best.up)} ({best.score:.2f}) or {_words(other.up)}"
         return Doubt("up", f"{words} ({other.score:.2f}): not sure", f"give --up {_flag(other.up)}")
-    if best.kind == "found" and best.score < CLEAR:
-        words = f"the floor at {best.height:.4g} is faint ({best.score:.2f}): not sure"
-        return Doubt("floor", words, "give --up X Y Z and --floor H if it is wrong")
     if best.score < FAINT:
         words = f"nothing says which way is up, {_words(best.up)} is a guess"
         return Doubt("up", words, "give --up X Y Z")
