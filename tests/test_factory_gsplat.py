@@ -199,7 +199,8 @@ def test_steady_draws_what_animate_draws_and_labels_it_itself(knocked, path):
     with exported(animation, views, backend="steady", background=color) as frames:
         assert np.array_equal(ours.rgb, frames)
     of_ewa = label_view(animation, views, color)
-    assert 0 < (ours.ids != of_ewa.ids).mean() < 0.02
+    assert (ours.ids != of_ewa.ids).mean() < 0.02
+    assert not np.array_equal(ours.depth, of_ewa.depth)  # its own labels, not those of ewa
 
 
 @pytest.mark.skipif(not HAS_GSPLAT, reason="needs CUDA and gsplat")
