@@ -12,7 +12,7 @@ INSTALL = $(BIN)/python -m pip install --quiet --no-compile --disable-pip-versio
 .PHONY: help setup demo studio check test test-long test-browser lint bench fuzz kill extremes clean
 
 help:
-	@echo "make demo   a ball knocks over ten pins made of Gaussians: film, page, glb"
+	@echo "make demo   a ball is bowled at ten pins made of Gaussians: film, page, glb"
 	@echo "make studio a scene in the browser: click an object, pull its arrow, download the result"
 	@echo "make check  lint, type check and the quick tests"
 	@echo "make test   lint, type check and every test but the longest"

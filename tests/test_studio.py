@@ -20,6 +20,7 @@ from newtongs.segment.objects.rays import crossings, first_opaque, struck
 from newtongs.studio import Kick, Recipe, Session
 from newtongs.studio.pointing import camera_in_scene, ground_in_scene, met, plane_through
 from newtongs.studio.recipe import depends_on_floor, joined, push_words, refuse_files, resized
+from newtongs.studio.server import require_own_address
 
 
 @pytest.fixture(scope="module")
@@ -559,3 +560,14 @@ def test_predictions_of_the_context_model_are_played(picked):
     coarse = session.coarse(0, velocity=(1.0, 2.0, 0.0))
     assert (coarse[-1] - path[-1]).norm() < 0.05
     assert "--dynamics context" in recipe.command()
+
+
+@pytest.mark.parametrize("host", ["300.1.1.1", "203.0.113.7", "no such host", "a" * 70])
+def test_an_address_of_no_machine_is_refused_at_once(host):
+    with pytest.raises(InputError, match="expected an address of this machine"):
+        require_own_address(host)
+
+
+@pytest.mark.parametrize("host", ["127.0.0.1", "localhost", "0.0.0.0"])
+def test_addresses_of_this_machine_can_be_served(host):
+    require_own_address(host)

@@ -214,8 +214,12 @@ def _aligned(low: Array, high: Array, h: float, *, wide: int = 1) -> Grid:
 def _filled(scene: GaussianScene, world: WorldFrame, grid: Grid) -> Array:
     """Solid cells: filled, without floaters, carved, thickened."""
     found = density(scene, world, grid)
-    filled = without_specks(found.depth >= SOLID_DEPTH, least=SPECK)
-    _carve(filled, found.weight, found.height)
+    deep = found.depth >= SOLID_DEPTH
+    empty = found.weight < SHEET
+    low = ~empty & (found.height < LOWER * found.weight)
+    del found  # a grid may have 32 million cells, and labels of components take as much again
+    filled = without_specks(deep, least=SPECK)
+    _carve(filled, empty, low)
     for _ in range(THICKNESS):
         filled[:, :-1] |= filled[:, 1:]
     _level(filled)
@@ -238,13 +242,12 @@ def within_any(points: Array, rectangles: Array) -> Array:
     return filled[column, row]  # before the first edge is -1, the last column or row: empty
 
 
-def _carve(filled: Array, weight: Array, height: Array) -> None:
+def _carve(filled: Array, empty: Array, low: Array) -> None:
     """Remove cells, in place, that are above the surface that filled them.
 
-    These are top cells whose surface lies in their lower part, or that contain no surface and were
-    filled by neighbouring Gaussians.
+    These are top cells whose surface lies in their lower part (``low``), or that contain no surface
+    (``empty``) and were filled by neighbouring Gaussians.
     """
-    empty, low = weight < SHEET, (weight >= SHEET) & (height < LOWER * weight)
     for _ in range(CARVED):
         top = filled & empty
         top[:, :-1] &= ~filled[:, 1:]

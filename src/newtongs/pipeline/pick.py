@@ -114,6 +114,7 @@ def pick(
     A ``plain`` layout has no view-dependent colour, to save memory.
     """
     given = on_cpu(source.scene)
+    metres, wide = measured(source, spec, floor)  # before a large scene is there twice
     frame, carrying = WorldFrame.of_floor(floor.up, floor.height), floor.carrying
     loose = spec.loose if isinstance(spec.loose, tuple) else ()
     selectors = (*(one.select for one in spec.objects), *loose)
@@ -140,7 +141,6 @@ def pick(
         extracted = [one._replace(backs=None) for one in extracted]
     layout = _assembled(layout, extracted) if spec.complete else _marked(layout, extracted)
     reference = _reference(layout, given, chosen[: len(selectors)], selectors, points, memory)
-    metres, wide = measured(source, spec, floor)
     return changed(layout, reference=reference, metres=metres, width=wide)
 
 

@@ -1,11 +1,12 @@
 """A running studio: viser's server behind the guard, with the page."""
 
 import io
+import socket
 import threading
 from contextlib import redirect_stdout
 from typing import Any
 
-from ..base.errors import InputError
+from ..base.errors import InputError, argument
 from .cache import warm
 from .guard import Guard, Uploads, known_viser
 from .page import Page
@@ -26,6 +27,7 @@ class Studio:
     ) -> None:
         """Start the server, with a token if ``host`` is not local; ``max_upload`` in megabytes."""
         viser = known_viser()
+        require_own_address(host)
         self._warming = threading.Thread(target=warm, daemon=True, name="newtongs warm")
         self._warming.start()
         self.uploads, self.guard = Uploads(max_upload), Guard.of(host)
@@ -59,3 +61,16 @@ class Studio:
         self.server.stop()
         self.uploads.close()
         self._warming.join(LAST)
+
+
+def require_own_address(host: str) -> None:
+    """Check that a server can listen on ``host``; viser's would wait for ever if it cannot."""
+    try:
+        family, kind, *_, address = socket.getaddrinfo(host, 0, type=socket.SOCK_STREAM)[0]
+        with socket.socket(family, kind) as listening:
+            listening.bind(address)
+    except (OSError, UnicodeError) as error:
+        raise InputError(
+            f"{argument('host')}: expected an address of this machine, such as 127.0.0.1 or "
+            f"0.0.0.0, got {host!r}"
+        ) from error

@@ -91,7 +91,7 @@ class Wall(NamedTuple):
 @last_of
 def room_planes(scene: GaussianScene, floor: FloorPlane) -> RoomPlanes | None:
     """All points on planes; None if there are too few to tell."""
-    surface = cached_surface(scene)
+    surface = cached_surface(scene.plain)  # as everyone asks for it: the last one is kept
     if surface is None:
         return None
     structure = room_structure(surface, floor.up.numpy())
