@@ -20,7 +20,7 @@ from ..segment.cutout.cache import Memory
 from ..segment.cutout.extraction import Extraction
 from ..segment.floor.finding import FloorPlane, plane_axes
 from ..segment.metres import metres_per_unit, width
-from ..segment.objects.clusters import cluster
+from ..segment.objects.clusters import cluster, neighbours
 from ..segment.objects.grouping import assign, remove
 from ..segment.objects.selection import Selection, select
 from .source import Source, on_cpu
@@ -246,7 +246,7 @@ def _extract(
             out.append(_unchanged(given, one))
             claimed += one.mask
             continue
-        taken = claimed > 0
+        taken = (claimed > 0) | neighbours(given, one.mask, floor)
         found = memory.take_out(
             given, one.mask & ~taken, floor, taken=taken, points=points, object=len(before) + index
         )

@@ -14,6 +14,7 @@ from ...base.types import Array
 from ...scene.gaussians import GaussianScene
 from ...scene.world_frame import WorldFrame, shortest_turn
 from ..floor.support import Support
+from ..scene_sample import SMEARED
 from ..voxels import grown
 from .completion import BEYOND, HALO, Around, filled
 
@@ -54,6 +55,11 @@ class TopGrid:
         """The cell ``(N, 2)`` of each point ``(N, 3)``, clamped to the grid."""
         at = np.floor((x[:, ::2] - self.low) / self.h).astype(int)
         return np.asarray(at.clip(0, np.array(self.shape) - 1))
+
+    def inside(self, x: Array) -> Array:
+        """Which points ``(N, 3)`` are above the grid."""
+        at = np.floor((x[:, ::2] - self.low) / self.h)
+        return np.asarray(((at >= 0) & (at < self.shape)).all(-1))
 
     def at(self, marked: Array, x: Array) -> Array:
         """Values of a field on the grid at points ``(N, 3)``."""
@@ -201,10 +207,16 @@ def _standing(found: Around, plan: TopGrid, r: Array, level: float) -> Array:
     from scipy import ndimage
 
     up = (r > level) & (r < CLEAR * plan.h + level)
-    up &= found.scene.opacities.numpy() >= VISIBLE
+    up &= (found.scene.opacities.numpy() >= VISIBLE) & ~smeared(found)
     out = np.zeros(plan.shape, bool)
     out[tuple(plan.cells(found.x[up]).T)] = True
     return np.asarray(ndimage.binary_opening(out))
+
+
+def smeared(found: Around) -> Array:
+    """Gaussians ``(n,)`` that are wide compared with those of the object."""
+    wide = found.scene.scales.median(-1).values.numpy()
+    return np.asarray(wide > SMEARED * np.median(wide[found.own]))
 
 
 def surface_level(found: Around, support: Support) -> float:

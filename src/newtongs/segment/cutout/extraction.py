@@ -29,8 +29,8 @@ from ..voxels import solid_body
 from .backs import close_backs
 from .completion import Around, look_around, shared
 from .cutting import Copies, cut, no_copies, surface_level
-from .mending import mend
-from .walls import Wall, room_planes, walls_around
+from .mending import mend, smears
+from .walls import Wall, behind, room_planes, walls_around
 
 
 class Extraction(NamedTuple):
@@ -89,8 +89,10 @@ def take_out(
     theirs = np.zeros(len(found.x), bool) if taken is None else taken[found.rows].numpy()
     walls = walls_around(found, mask, room_planes(scene, floor), support, theirs)
     joined, floaters = shared(found)
-    for off, level in _surfaces(found, support, [wall for wall, _ in walls if wall.hides]):
-        joined, floaters = joined & (off > level), floaters & (off > level)
+    off = np.ones(len(found.x), bool)
+    for away, level in _surfaces(found, support, [wall for wall, _ in walls]):
+        off &= away > level
+    joined, floaters = joined & off, floaters & off
     found = found._replace(own=found.own | joined)
     whole = _marked(mask, found.rows, joined)
     alone = _marked(nothing, found.rows, floaters)
@@ -98,8 +100,10 @@ def take_out(
     parts = None if support is None else cut(found, support, others)
     gone, fills = np.zeros(len(found.x), bool), []
     if support is not None and parts is not None:
-        mended = mend(found, support, parts, others)
+        unseen = behind(found, parts.plan, [w for w, _ in walls])
+        mended = mend(found, support, parts, others, unseen, off)
         gone |= parts.sunk | parts.shortened | mended.removed
+        gone |= off & ~found.own & ~others & smears(found, support, parts, unseen)
         fills.append(_as_full(scene, found, mended.fill, BACKGROUND))
         whole[found.rows[parts.returned | parts.sunk | parts.shortened]] = False
     for wall, shade in walls:

@@ -25,6 +25,7 @@ from .cutting import (
     discs,
     no_copies,
     seen_from_above,
+    smeared,
 )
 
 STAINED = 6  # cells around the footprint that the object may have stained
@@ -39,6 +40,9 @@ TOLERANCE, LEAST_TOLERANCE = 1.3, 0.05  # of that, and in RGB: colours farther o
 FLAWED, GAPS = 0.15, 0.03  # share under an object that may deviate beyond what does around, or open
 SHIFTS, SMALLEST = 16, 4  # most patches that are shifted, and least cells of one
 PLAIN = 0.7  # share of the source plain enough for them: seams would repeat as a pattern
+CLUTTERED = 0.05  # share of such patches around, from which no texture is copied, only its colour
+ALIKE = 0.15  # in RGB: colours that differ less are one colour
+SPREADS, LEAST_WEIGHT = (3.0, 9.0, 27.0, 81.0), 0.05  # cells over which colours spread
 WIDE = 3  # cells: a Gaussian may extend this far beyond the hole and still be removed
 PATCH = 0.8  # of a cell: size of the discs where no copy covers
 
@@ -70,8 +74,20 @@ class _Look(NamedTuple):
     """The usual opacity."""
 
 
-def mend(found: Around, support: Support, parts: Cut, others: Array) -> Mended:
-    """Repair the support under an object; ``others (n,)`` belong to neither of the two."""
+def mend(
+    found: Around, support: Support, parts: Cut, others: Array, behind: Array | None = None,
+    hidden: Array | None = None,
+) -> Mended:  # fmt: skip
+    """Repair the support under an object.
+
+    Args:
+        found: the neighbourhood of the object.
+        support: what is repaired.
+        parts: how the object was cut off it.
+        others: Gaussians ``(n,)`` that belong to neither of the two.
+        behind: further cells that the object hid from the cameras; only under it by default.
+        hidden: Gaussians ``(n,)`` of no plane, which go if they are above the hole.
+    """
     from scipy import ndimage
 
     r = support.above(found.x)
@@ -79,20 +95,41 @@ def mend(found: Around, support: Support, parts: Cut, others: Array) -> Mended:
     slab = np.flatnonzero(still & (r > -DEEP * parts.plan.h) & (r <= parts.level))
     arm = arms(found.scene[torch.from_numpy(slab)], found.world)
     view = seen_from_above(found.scene[torch.from_numpy(slab)], found.x[slab], arm, parts.plan)
-    look = _look(parts, view)
+    behind = np.zeros_like(parts.footprint) if behind is None else behind
+    look = _look(parts, view, behind)
     if look is None:
         return _closed(found, support, parts, slab, view)
-    hole = _hole(parts, look)
+    hole = _hole(parts, look, behind & (~parts.standing | parts.footprint))
     source = None if hole is None else _source(look, hole | parts.standing)
     if hole is None or source is None:
         return Mended(np.zeros(len(r), bool), no_copies(found))
     gone = _removed(found, parts, slab, arm, hole, look)
+    if hidden is not None:
+        top = r[found.own].max(initial=0)
+        gone |= hidden & still & (r > parts.level) & (r < top) & parts.plan.at(hole, found.x)
+    if look.flaws > CLUTTERED:
+        colors = _smooth(view.color, source & _of_most(view.color, source))[hole]
+        plain = _patches(found, support, parts, hole, colors)
+        return Mended(gone, no_copies(found)._replace(new=plain))
     of = _mirrored(hole, source, look.off <= np.quantile(look.off[source], PLAIN))
     fill = _copied(found, support, parts, slab[abs(r[slab]) <= parts.level], hole, of)
     thin = hole & (_opacity(found, parts, slab[~gone[slab]], fill) < WHOLE * look.opaque)
     _, nearest = ndimage.distance_transform_edt(~source, return_indices=True)
     colors = view.color[tuple(nearest[:, thin])]
     return Mended(gone, fill._replace(new=_patches(found, support, parts, thin, colors)))
+
+
+def smears(found: Around, support: Support, parts: Cut, behind: Array) -> Array:
+    """Wide Gaussians ``(n,)`` above the cells that an object hid, and around these.
+
+    What no camera saw is made of few of them: the unfinished back of the object.
+    """
+    from scipy import ndimage
+
+    r = support.above(found.x)
+    near = ndimage.binary_dilation(behind, iterations=STAINED) if behind.any() else behind
+    low = (r > parts.level) & (r < r[found.own].max(initial=0))
+    return np.asarray(smeared(found) & low & parts.plan.at(near, found.x))
 
 
 def _closed(found: Around, support: Support, parts: Cut, slab: Array, view: TopView) -> Mended:
@@ -107,13 +144,38 @@ def _closed(found: Around, support: Support, parts: Cut, slab: Array, view: TopV
     return Mended(gone, fill)
 
 
-def _look(parts: Cut, view: TopView) -> _Look | None:
+def _of_most(color: Array, cells: Array) -> Array:
+    """Cells of the colour that most of the given ones have."""
+    from scipy.spatial import cKDTree
+
+    some = color[cells]
+    tree = cKDTree(some)
+    near = tree.query_ball_point(some, ALIKE, return_length=True)
+    return np.asarray(np.linalg.norm(color - some[near.argmax()], axis=-1) <= ALIKE)
+
+
+def _smooth(color: Array, known: Array) -> Array:
+    """The colours of the known cells, spread over all others; near ones count most."""
+    from scipy import ndimage
+
+    out, open_ = color.copy(), ~known
+    for sigma in SPREADS:
+        weight = ndimage.gaussian_filter(known.astype(float), sigma)
+        reached = open_ & (weight > LEAST_WEIGHT)
+        for k in range(3):
+            sums = ndimage.gaussian_filter(np.where(known, color[..., k], 0.0), sigma)
+            out[reached, k] = sums[reached] / weight[reached]
+        open_ &= ~reached
+    return out
+
+
+def _look(parts: Cut, view: TopView, behind: Array) -> _Look | None:
     """The usual appearance in the ring of support around the footprint."""
     from scipy import ndimage
 
     away = ndimage.distance_transform_edt(~parts.footprint)
     inner = ndimage.binary_erosion(parts.outline, iterations=EDGE)
-    inner &= ~parts.standing & (view.alpha > SEEN)
+    inner &= ~parts.standing & ~behind & (view.alpha > SEEN)
     ring = inner & (away > STAINED) & (away <= STAINED + RING)
     ring = ring if ring.sum() >= LEAST_RING else inner & (away > 2)
     if ring.sum() < LEAST_RING:
@@ -137,15 +199,16 @@ def _strangeness(colors: Array, palette: Array) -> Array:
     return np.asarray(cKDTree(palette).query(colors, k=[k], workers=threads())[0][:, 0])
 
 
-def _hole(parts: Cut, look: _Look) -> Array | None:
-    """Cells under and around the object that are open or stained.
+def _hole(parts: Cut, look: _Look, behind: Array) -> Array | None:
+    """Cells under, behind and around the object that are open or stained.
 
     None if the support has hardly more such patches there than around: then it is intact.
     """
     from scipy import ndimage
 
-    away = ndimage.distance_transform_edt(~parts.footprint)
-    under = parts.footprint & parts.outline
+    core = _touching(parts.footprint | (behind & ~look.whole), parts.footprint)
+    away = ndimage.distance_transform_edt(~core)
+    under = core & parts.outline
     inner = ndimage.binary_erosion(parts.outline, iterations=EDGE)
     zone = ((away <= STAINED) & inner) | ((away <= 1) & parts.outline)
     bad = zone & ~look.whole
@@ -154,10 +217,17 @@ def _hole(parts: Cut, look: _Look) -> Array | None:
     patches, gaps = (ndimage.binary_opening(each).sum() - usual for each in (bad, open_))
     if patches <= FLAWED * area and gaps <= GAPS * area:
         return None
-    label, _ = ndimage.label(bad | parts.footprint)
-    bad &= np.isin(label, np.unique(label[parts.footprint]))
+    bad &= _touching(bad | core, core)
     hole = ndimage.binary_dilation(ndimage.binary_opening(bad), iterations=2) & zone
     return hole if hole.any() else None
+
+
+def _touching(marked: Array, core: Array) -> Array:
+    """The marked cells that are connected with some in the core."""
+    from scipy import ndimage
+
+    label, _ = ndimage.label(marked)
+    return np.asarray(marked & np.isin(label, np.unique(label[core & marked])))
 
 
 def _source(look: _Look, used: Array) -> Array | None:
