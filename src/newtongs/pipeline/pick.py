@@ -20,9 +20,10 @@ from ..segment.cutout.cache import Memory
 from ..segment.cutout.extraction import Extraction
 from ..segment.floor.finding import FloorPlane, plane_axes
 from ..segment.metres import metres_per_unit, width
-from ..segment.objects.clusters import cluster, neighbours
+from ..segment.objects.clusters import cluster
 from ..segment.objects.grouping import assign, remove
 from ..segment.objects.selection import Selection, select
+from ..segment.scene_sample import SMEARED
 from .source import Source, on_cpu
 from .spec import FloorOrigin, SceneSpec, UnitOrigin
 
@@ -246,13 +247,29 @@ def _extract(
             out.append(_unchanged(given, one))
             claimed += one.mask
             continue
-        taken = (claimed > 0) | neighbours(given, one.mask, floor)
+        taken = (claimed > 0) | _neighbours(given, one.mask, floor)
         found = memory.take_out(
             given, one.mask & ~taken, floor, taken=taken, points=points, object=len(before) + index
         )
         out.append(_with_ghosts(found, one.ghosts))
         claimed += found.mask
     return out
+
+
+def _neighbours(given: GaussianScene, mask: Tensor, floor: FloorPlane) -> Tensor:
+    """Mask ``(N,)`` of the other things of a room: clusters of which ``mask`` has hardly any part.
+
+    What is much wider than the object's own Gaussians is a smear behind it and no thing.
+    """
+    out = torch.zeros_like(mask)
+    if floor.kind != "found" or not mask.any():
+        return out
+    widths = given.scales.median(-1).values
+    widest = SMEARED * widths[mask].median()
+    for one in cluster(given, floor):
+        if not overlap(mask, one.mask) and widths[one.rows].median() < widest:
+            out[one.rows] = True
+    return out & ~mask
 
 
 def _unchanged(given: GaussianScene, one: Selection) -> Extraction:

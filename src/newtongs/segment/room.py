@@ -38,7 +38,7 @@ ON_PLANE = 0.3  # spacings from a point of a plane, across it, within which a Ga
 STANDS = 0.5  # how surely a thing must rest on a plane to count as standing on it
 RESTING = 0.3  # share of a thing's lowest points on a level plane from which it surely stands there
 ENOUGH = 3  # separate things from which the share that rests says something
-HELD = 0.6  # share of a thing's top under a plane from which it is part of that
+HELD = 0.5  # share of a thing's top under a plane from which it is part of that
 COVERING = 0.5  # share of its plane from which a thing and what carries it are one
 CHUNK = 1_000_000  # Gaussians that are looked up at once
 

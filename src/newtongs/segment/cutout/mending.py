@@ -40,9 +40,6 @@ TOLERANCE, LEAST_TOLERANCE = 1.3, 0.05  # of that, and in RGB: colours farther o
 FLAWED, GAPS = 0.15, 0.03  # share under an object that may deviate beyond what does around, or open
 SHIFTS, SMALLEST = 16, 4  # most patches that are shifted, and least cells of one
 PLAIN = 0.7  # share of the source plain enough for them: seams would repeat as a pattern
-CLUTTERED = 0.05  # share of such patches around, from which no texture is copied, only its colour
-ALIKE = 0.15  # in RGB: colours that differ less are one colour
-SPREADS, LEAST_WEIGHT = (3.0, 9.0, 27.0, 81.0), 0.05  # cells over which colours spread
 WIDE = 3  # cells: a Gaussian may extend this far beyond the hole and still be removed
 PATCH = 0.8  # of a cell: size of the discs where no copy covers
 
@@ -54,6 +51,8 @@ class Mended(NamedTuple):
     """Which Gaussians of the neighbourhood ``(n,)`` are removed."""
     fill: Copies
     """What replaces them."""
+    bare: Array
+    """Cells of the hole where there was nothing."""
 
 
 class _Look(NamedTuple):
@@ -100,23 +99,20 @@ def mend(
     if look is None:
         return _closed(found, support, parts, slab, view)
     hole = _hole(parts, look, behind & (~parts.standing | parts.footprint))
-    source = None if hole is None else _source(look, hole | parts.standing)
+    source = None if hole is None else _source(parts, look, hole | parts.standing)
     if hole is None or source is None:
-        return Mended(np.zeros(len(r), bool), no_copies(found))
+        return Mended(np.zeros(len(r), bool), no_copies(found), np.zeros_like(behind))
     gone = _removed(found, parts, slab, arm, hole, look)
     if hidden is not None:
         top = r[found.own].max(initial=0)
         gone |= hidden & still & (r > parts.level) & (r < top) & parts.plan.at(hole, found.x)
-    if look.flaws > CLUTTERED:
-        colors = _smooth(view.color, source & _of_most(view.color, source))[hole]
-        plain = _patches(found, support, parts, hole, colors)
-        return Mended(gone, no_copies(found)._replace(new=plain))
     of = _mirrored(hole, source, look.off <= np.quantile(look.off[source], PLAIN))
     fill = _copied(found, support, parts, slab[abs(r[slab]) <= parts.level], hole, of)
     thin = hole & (_opacity(found, parts, slab[~gone[slab]], fill) < WHOLE * look.opaque)
     _, nearest = ndimage.distance_transform_edt(~source, return_indices=True)
     colors = view.color[tuple(nearest[:, thin])]
-    return Mended(gone, fill._replace(new=_patches(found, support, parts, thin, colors)))
+    fill = fill._replace(new=_patches(found, support, parts, thin, colors))
+    return Mended(gone, fill, hole & (view.alpha < WHOLE * look.opaque))
 
 
 def smears(found: Around, support: Support, parts: Cut, behind: Array) -> Array:
@@ -141,32 +137,7 @@ def _closed(found: Around, support: Support, parts: Cut, slab: Array, view: TopV
     gone[slab[parts.plan.at(hole, found.x[slab])]] = True
     colors = colors_near(found, _middles(support, parts, hole), rim & ~gone)
     fill = no_copies(found)._replace(new=_patches(found, support, parts, hole, colors))
-    return Mended(gone, fill)
-
-
-def _of_most(color: Array, cells: Array) -> Array:
-    """Cells of the colour that most of the given ones have."""
-    from scipy.spatial import cKDTree
-
-    some = color[cells]
-    tree = cKDTree(some)
-    near = tree.query_ball_point(some, ALIKE, return_length=True)
-    return np.asarray(np.linalg.norm(color - some[near.argmax()], axis=-1) <= ALIKE)
-
-
-def _smooth(color: Array, known: Array) -> Array:
-    """The colours of the known cells, spread over all others; near ones count most."""
-    from scipy import ndimage
-
-    out, open_ = color.copy(), ~known
-    for sigma in SPREADS:
-        weight = ndimage.gaussian_filter(known.astype(float), sigma)
-        reached = open_ & (weight > LEAST_WEIGHT)
-        for k in range(3):
-            sums = ndimage.gaussian_filter(np.where(known, color[..., k], 0.0), sigma)
-            out[reached, k] = sums[reached] / weight[reached]
-        open_ &= ~reached
-    return out
+    return Mended(gone, fill, hole)
 
 
 def _look(parts: Cut, view: TopView, behind: Array) -> _Look | None:
@@ -230,14 +201,14 @@ def _touching(marked: Array, core: Array) -> Array:
     return np.asarray(marked & np.isin(label, np.unique(label[core & marked])))
 
 
-def _source(look: _Look, used: Array) -> Array | None:
-    """Cells to copy from, preferably with intact neighbours; None if there are none."""
+def _source(parts: Cut, look: _Look, used: Array) -> Array | None:
+    """Cells to copy from, preferably away from edges and flaws; None if there are none."""
     from scipy import ndimage
 
     free = look.whole & ~used
-    inner = ndimage.binary_erosion(free)
-    source = inner if inner.any() else free
-    return source if source.any() else None
+    within = free & ndimage.binary_erosion(parts.outline, iterations=EDGE)
+    inner = ndimage.binary_erosion(within)
+    return next((each for each in (inner, within, free) if each.any()), None)
 
 
 def _removed(found: Around, parts: Cut, slab: Array, arm: Array, hole: Array, look: _Look) -> Array:

@@ -150,10 +150,11 @@ def behind(found: Around, plan: TopGrid, walls: Sequence[Wall]) -> Array:
         if np.hypot(u, v) < CROSSING:  # above it or below
             continue
         cells = np.flatnonzero(wall.before(x) > 0)
-        ahead = plan.h * np.array([u, 0.0, v]) / np.hypot(u, v)
-        for step in range(max(plan.shape)):
-            at = x[cells] + step * ahead
-            out.flat[cells[plan.at(body, at) & plan.inside(at)]] = True
+        for aside in (-1.0, 0.0, 1.0):  # cameras look past both ends of it too
+            ahead = plan.h * np.array([u - aside * v, 0.0, v + aside * u]) / np.hypot(u, v)
+            for step in range(max(plan.shape)):
+                at = x[cells] + step * ahead
+                out.flat[cells[plan.at(body, at) & plan.inside(at)]] = True
     return out
 
 

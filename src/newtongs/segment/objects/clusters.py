@@ -26,7 +26,7 @@ from ...base.types import Array, Vec3
 from ...scene.gaussians import BACKGROUND, GaussianScene
 from ..cutout.cache import last_of
 from ..floor.finding import FloorPlane, plane_axes
-from ..scene_sample import SMEARED, SOLID_OPACITY, middle_and_reach, rows_in_box
+from ..scene_sample import SOLID_OPACITY, middle_and_reach, rows_in_box
 from ..sparse_voxels import FLAT, Voxels
 
 if TYPE_CHECKING:
@@ -43,7 +43,6 @@ MOST_CLUSTERS = 200  # clusters returned
 SEVERAL = 2  # things that stand on something from which it is furniture
 WHOLE = 0.7  # of a thing: a component with less is a fragment of it
 FURNITURE = 0.02  # of all clustered Gaussians: smaller components are not opened
-APART = 0.1  # of a cluster, up to which a selection may share it without meaning it
 ARCHITECTURE = 1 / 3  # of all opaque ones: what carries things and is larger is the room itself
 
 
@@ -206,7 +205,7 @@ def _opened(
     carries = np.bincount(host[stance.plane[raised]] + 1, minlength=count + 1)[1:] >= SEVERAL
     pieces = _fragments(room, of_loose, stance.free, count)
     opened = np.append(carries | pieces, True)  # what has no label, such as walls, is open too
-    wanted = np.flatnonzero(stance.free & opened[own] & ~_smeared(scene, room))
+    wanted = np.flatnonzero(stance.free & opened[own])
     new = torch.full((len(room.things) + 1,), -1)
     new[wanted] = torch.arange(len(wanted)) + count
     found = new[torch.from_numpy(room.label(scene))]
@@ -220,13 +219,6 @@ def _opened(
     carrier = torch.where(lost[carrier], -1, carrier)
     on = torch.from_numpy(height[stance.plane[wanted]]).float()
     return out, stands.and_(on, torch.where((carrier >= 0) & (on > 0), carrier, -1))
-
-
-def _smeared(scene: GaussianScene, room: "Room") -> Array:
-    """Which things are only smears: wide Gaussians where no camera looked."""
-    widths = scene.scales.median(-1).values.numpy()[room.loose.rows]
-    each = np.array([np.median(widths[thing.points]) for thing in room.things])
-    return np.asarray(each > SMEARED * np.median(each))
 
 
 def _architecture(scene: GaussianScene) -> Tensor:
@@ -251,23 +243,6 @@ def _most(labels: Array) -> int:
 
 
 _remembered = last_of(_found)
-
-
-def neighbours(scene: GaussianScene, mask: Tensor, floor: FloorPlane) -> Tensor:
-    """Mask ``(N,)`` of the other things of a room: clusters of which ``mask`` has hardly any part.
-
-    What is much wider than the object's own Gaussians is a smear that it left behind, no thing.
-    """
-    out = torch.zeros_like(mask)
-    if floor.kind != "found":
-        return out
-    widths = scene.scales.median(-1).values
-    own = float(widths[mask].median()) if mask.any() else torch.inf
-    for one in cluster(scene, floor):
-        rows = one.rows.to(mask.device)
-        if mask[rows].float().mean() < APART and widths[rows].median() < SMEARED * own:
-            out[rows] = True
-    return out & ~mask
 
 
 def label(scene: GaussianScene, clusters: Sequence[Cluster]) -> GaussianScene:
