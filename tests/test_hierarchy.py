@@ -11,7 +11,7 @@ from newtongs.base.errors import InputError
 from newtongs.formats.files import load
 from newtongs.pipeline.source import Source, floor_of
 from newtongs.scene.gaussians import GaussianScene, join
-from newtongs.segment.floor.finding import find_floor
+from newtongs.segment.floor.finding import FloorPlane, find_floor
 from newtongs.segment.objects.clusters import cluster
 from newtongs.segment.objects.hierarchy import rows_of, wholes
 from newtongs.segment.objects.parts import divided, standing_apart
@@ -157,6 +157,20 @@ def test_the_default_is_never_most_of_a_room():
         scene = without_ids(truth.scene)
         chosen = select(scene, "auto", floor=find_floor(scene)).mask
         assert max(iou(chosen, truth.scene.ids == i) for (i,) in truth.objects) > 0.7
+
+
+def test_if_nothing_stands_free_the_best_are_offered_as_flags():
+    r = torch.Generator().manual_seed(4)
+    rods = [rod((x, 0.0, 0.0), (x, 0.9, 0.0), 0.15, BROWN, 6000) for x in (-0.6, 0.0, 0.6)]
+    scene = without_ids(join(ground(1.0, 2000, r), *rods[:2]))
+    floor = FloorPlane(torch.tensor([0.0, 1, 0]).double(), 0.0, 0.5, "found", 0.02, "at zero")
+    said = select(scene, "auto", floor=floor).name
+    flags = "--select cluster:0, --select cluster:1"
+    assert said.startswith(f"nothing smaller stands free; the best are {flags}; cluster 0 of 2")
+    scene = without_ids(join(ground(1.0, 9000, r), *rods))
+    said = select(scene, "auto", floor=floor).name
+    assert "free" not in said
+    assert said.startswith("cluster 0 of 3 (or cluster:1 or cluster:2)")
 
 
 def test_parts_of_a_wall_are_no_separate_things():
