@@ -238,16 +238,17 @@ def _extract(
     Gaussians claimed by one object are not available to later ones.
     """
     out: list[Extraction] = []
+    others = None if points is None or all(one.exact for one in chosen) else _Others(given, floor)
     claimed = torch.zeros(len(given), dtype=torch.int16)  # by how many objects
     for mask in [each.mask for each in before] + [each.mask for each in chosen]:
         claimed += mask
     for index, one in enumerate(chosen):
         claimed[one.mask] -= 1
-        if one.exact or points is None:
+        if one.exact or points is None or others is None:
             out.append(_unchanged(given, one))
             claimed += one.mask
             continue
-        taken = (claimed > 0) | _neighbours(given, one.mask, floor)
+        taken = (claimed > 0) | others.around(one.mask)
         found = memory.take_out(
             given, one.mask & ~taken, floor, taken=taken, points=points, object=len(before) + index
         )
@@ -256,20 +257,26 @@ def _extract(
     return out
 
 
-def _neighbours(given: GaussianScene, mask: Tensor, floor: FloorPlane) -> Tensor:
-    """Mask ``(N,)`` of the other things of a room: clusters of which ``mask`` has hardly any part.
+class _Others:
+    """The clusters of a room, which an extraction spares if they are other things."""
 
-    What is much wider than the object's own Gaussians is a smear behind it and no thing.
-    """
-    out = torch.zeros_like(mask)
-    if floor.kind != "found" or not mask.any():
-        return out
-    widths = given.scales.median(-1).values
-    widest = SMEARED * widths[mask].median()
-    for one in cluster(given, floor):
-        if not overlap(mask, one.mask) and widths[one.rows].median() < widest:
-            out[one.rows] = True
-    return out & ~mask
+    def __init__(self, given: GaussianScene, floor: FloorPlane) -> None:
+        self.widths = given.scales.median(-1).values
+        found = cluster(given, floor) if floor.kind == "found" else []
+        self.each = [(one.rows, float(self.widths[one.rows].median())) for one in found]
+
+    def around(self, mask: Tensor) -> Tensor:
+        """Mask ``(N,)`` of the clusters of which a selection has hardly any part.
+
+        Fewer and much wider Gaussians than its own are a smear behind it and no thing.
+        """
+        out, count = torch.zeros_like(mask), int(mask.sum())
+        widest = SMEARED * float(self.widths[mask].median()) if count else 0.0
+        for rows, wide in self.each:
+            smear = len(rows) < count and wide > widest
+            if not smear and int(mask[rows].sum()) <= OVERLAP * min(len(rows), count):
+                out[rows] = True
+        return out & ~mask
 
 
 def _unchanged(given: GaussianScene, one: Selection) -> Extraction:
