@@ -14,7 +14,7 @@ from ...base.types import Array
 from ...scene.gaussians import GaussianScene
 from ...scene.world_frame import WorldFrame, shortest_turn
 from ..floor.support import Support
-from ..scene_sample import SMEARED
+from ..scene_sample import SMEARED, SOLID_OPACITY
 from ..voxels import grown
 from .completion import BEYOND, HALO, Around, filled
 
@@ -33,7 +33,6 @@ WIDE, THIN, OPAQUE = 0.7, 0.1, 0.95  # of the discs that close the bottom, the f
 SKIN = 2.5  # voxels: Gaussians deeper in the body are inside
 CLOSED = 0.9  # opacity above which a bottom exists already
 NEIGHBOURS = 12  # neighbours whose median colour they take
-VISIBLE = 0.3  # least opacity of such a neighbour
 FAINTEST_COVER = 0.01  # contribution below which a cell is out of reach of a Gaussian
 MOST_COVER = 0.99
 
@@ -207,7 +206,7 @@ def _standing(found: Around, plan: TopGrid, r: Array, level: float) -> Array:
     from scipy import ndimage
 
     up = (r > level) & (r < CLEAR * plan.h + level)
-    up &= (found.scene.opacities.numpy() >= VISIBLE) & ~smeared(found)
+    up &= (found.scene.opacities.numpy() >= SOLID_OPACITY) & ~smeared(found)
     out = np.zeros(plan.shape, bool)
     out[tuple(plan.cells(found.x[up]).T)] = True
     return np.asarray(ndimage.binary_opening(out))
@@ -382,7 +381,7 @@ def colors_near(found: Around, x: Array, of: Array) -> Array:
     """Median colour, at each point ``(m, 3)``, of the nearest Gaussians in a mask ``(n,)``."""
     from scipy.spatial import cKDTree
 
-    opaque = of & (found.scene.opacities.numpy() >= VISIBLE)
+    opaque = of & (found.scene.opacities.numpy() >= SOLID_OPACITY)
     rows = np.flatnonzero(opaque if opaque.any() else of)
     if not len(rows) or not len(x):
         return np.full((len(x), 3), 0.5)

@@ -17,6 +17,7 @@ from ..floor.support import Support
 from .completion import Around
 from .cutting import (
     DEEP,
+    SURFACE,
     Copies,
     Cut,
     TopView,
@@ -32,7 +33,6 @@ STAINED = 6  # cells around the footprint that the object may have stained
 RING = 24  # width in cells of the ring they are compared with
 LEAST_RING = 12  # cells that the ring must have
 EDGE = 3  # cells along the edge of the support, which looks different
-SEEN = 0.3  # opacity above which a cell has a colour
 WHOLE = 0.8  # of the opacity around: a cell below that is a hole
 RARE = 0.03  # share of the ring that must have a colour before it counts as usual
 STRAYING = 0.9  # quantile of the ring that defines the spread of colours
@@ -146,7 +146,7 @@ def _look(parts: Cut, view: TopView, behind: Array) -> _Look | None:
 
     away = ndimage.distance_transform_edt(~parts.footprint)
     inner = ndimage.binary_erosion(parts.outline, iterations=EDGE)
-    inner &= ~parts.standing & ~behind & (view.alpha > SEEN)
+    inner &= ~parts.standing & ~behind & (view.alpha > SURFACE)
     ring = inner & (away > STAINED) & (away <= STAINED + RING)
     ring = ring if ring.sum() >= LEAST_RING else inner & (away > 2)
     if ring.sum() < LEAST_RING:
