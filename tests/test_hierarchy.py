@@ -179,6 +179,15 @@ def test_parts_of_a_wall_are_no_separate_things():
     assert float(find_floor(made.scene).up @ UP) > 0.999
 
 
+@pytest.mark.slow
+@pytest.mark.skipif(not (ASSETS / "kitchen.spz").exists(), reason="needs the shared captures")
+def test_cupboards_from_the_counter_to_a_shelf_are_no_things():
+    scene = load(ASSETS / "kitchen.spz")
+    clusters = cluster(scene, floor_of(Source(scene, None, False)).carrying)
+    assert len(clusters) > 40
+    assert max(float(one.size[1]) for one in clusters) < 0.5  # the cupboards: 0.6 and more
+
+
 def test_a_given_floor_selects_what_inspect_lists():
     """A patch on a thick post is no floor by itself: as much lies below it as above."""
     r = torch.Generator().manual_seed(3)
