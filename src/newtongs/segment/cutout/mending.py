@@ -85,7 +85,7 @@ def mend(
         parts: how the object was cut off it.
         others: Gaussians ``(n,)`` that belong to neither of the two.
         behind: further cells that the object hid from the cameras; only under it by default.
-        hidden: Gaussians ``(n,)`` of no plane, which go if they are above the hole.
+        hidden: Gaussians ``(n,)`` of no plane, which go if they are above such cells of the hole.
     """
     from scipy import ndimage
 
@@ -105,7 +105,8 @@ def mend(
     gone = _removed(found, parts, slab, arm, hole, look)
     if hidden is not None:
         top = r[found.own].max(initial=0)
-        gone |= hidden & still & (r > parts.level) & (r < top) & parts.plan.at(hole, found.x)
+        over = parts.plan.at(hole & behind, found.x)
+        gone |= hidden & still & (r > parts.level) & (r < top) & over
     of = _mirrored(hole, source, look.off <= np.quantile(look.off[source], PLAIN))
     fill = _copied(found, support, parts, slab[abs(r[slab]) <= parts.level], hole, of)
     thin = hole & (_opacity(found, parts, slab[~gone[slab]], fill) < WHOLE * look.opaque)
