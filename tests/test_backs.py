@@ -130,6 +130,53 @@ def test_an_opening_seen_from_both_sides_stays_open():
     assert not (within & (x[:, 2] > -0.1)).any()
 
 
+def two_sides():
+    """Of a box in a corner only the front and one side; behind them the floor is bare, with smears.
+
+    The stains and the wide smears lie where no camera on the front left could see.
+    """
+    wall = face((-1.5, 0.0, WALL - 0.1), (1.5, 1.5, WALL - 0.1), WHITE, step=0.02, seed=6)
+    (x, y, z), (X, Y, Z) = LOW, HIGH
+    sides = [face((x, y, Z), (X, Y, Z), GREEN, seed=1), face((x, y, z), (x, Y, Z), RED, seed=2)]
+    ground = slab(1.5)
+    behind = (ground.means[:, 0].abs() < 0.24) & (ground.means[:, 2] < -0.02)
+    ground = ground[~behind & (ground.means[:, 2] > WALL - 0.1)]
+    spots = torch.tensor([0.3, 0.2, 0.06]) * random(60, 3, 9) + torch.tensor([-0.1, 0.1, -0.45])
+    parts = {
+        "thing": join(*sides), "wall": wall, "floor": ground,
+        "smear": painted(spots, [0.05, 0.05, 0.05], DARK),
+    }  # fmt: skip
+    of = torch.cat([torch.full((len(s),), i) for i, s in enumerate(parts.values())])
+    floor = FloorPlane(torch.tensor([0.0, 1, 0]).double(), 0.0, 0.5, "found", 0.01, "at zero")
+    return join(*parts.values()), {name: of == i for i, name in enumerate(parts)}, floor
+
+
+def from_above(scene):
+    """Opacity in the middle of the box, seen from straight above."""
+    camera = look_at((0.0, 4.0, -0.18), (0.0, 0.0, -0.18), width=96, height=96, fov=4.0)
+    return render(scene, camera, background=BLUE).alpha
+
+
+def test_two_sides_are_closed_above_a_bare_floor():
+    """What lies between them is seen through from above, but the floor there was not captured."""
+    scene, parts, floor = two_sides()
+    found = take_out(scene, parts["thing"], floor)
+    own = join(scene[found.mask], found.own, found.backs)
+    assert from_above(scene[parts["thing"]]).mean() < 0.1
+    assert from_above(own).mean() > 0.5  # their convex hull: half of the box
+    assert found.backs.means[:, 2].min() > WALL
+
+
+def test_what_an_object_hid_behind_it_is_mended_and_its_smears_go():
+    scene, parts, floor = two_sides()
+    found = take_out(scene, parts["thing"], floor)
+    assert (found.mask | found.hidden)[parts["smear"]].float().mean() > 0.9
+    rest = join(scene[~found.mask & ~found.hidden], found.fill)
+    assert from_above(rest).mean() > 0.95
+    assert not found.hidden[parts["floor"] & (scene.means[:, 0].abs() > 0.7)].any()
+    assert not found.hidden[parts["wall"] & (scene.means[:, 1] > 0.2)].any()
+
+
 def layout(**options):
     scene, _, floor = before_a_wall()
     high = ",".join(str(c + 0.02) for c in HIGH)

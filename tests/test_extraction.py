@@ -5,9 +5,11 @@ import torch
 from captured_things import GREY, HEIGHT, RADIUS, RED, capture, greedy, slab, turned
 
 import newtongs
+from newtongs.base.state import State
 from newtongs.exports import load_animation, save_animation
 from newtongs.exports.parts import parts as exported
-from newtongs.pipeline.pick import pick
+from newtongs.pipeline.pick import _Others, pick
+from newtongs.pipeline.prepare import prepare
 from newtongs.pipeline.source import Source, floor_of
 from newtongs.pipeline.spec import SceneSpec
 from newtongs.render import render
@@ -17,6 +19,7 @@ from newtongs.scene.frames import ALWAYS, FIRST, LATER
 from newtongs.scene.gaussians import join
 from newtongs.segment.cutout.extraction import take_out
 from newtongs.segment.floor.finding import find_floor
+from newtongs.segment.objects.clusters import cluster
 
 KINDS = ["floor", "plinth", "table"]
 BLUE = (0.0, 0.0, 1.0)
@@ -247,6 +250,33 @@ def two_things():
 def picked(scene, **options):
     source, spec = Source(scene, None, ours=False), SceneSpec(up=(0, 1, 0), **options)
     return pick(source, spec, floor_of(source, spec.up))
+
+
+def test_clusters_are_spared_by_an_extraction_but_not_smears():
+    scene = two_things()
+    floor = find_floor(scene, up=(0, 1, 0))
+    first, second = sorted(cluster(scene, floor)[:2], key=lambda one: -one.count)
+    assert _Others(scene, floor).around(first.mask).equal(second.mask)
+    assert _Others(scene, floor).around(second.mask).equal(first.mask)
+    wide = scene.log_scales + 0.7 * second.mask[:, None]
+    smeared = scene.replace(log_scales=wide)
+    others = _Others(smeared, floor)
+    others.each = [(one.rows, float(others.widths[one.rows].median())) for one in (first, second)]
+    fewer = others.each[1][0][: first.count // 2]
+    others.each[1] = fewer, others.each[1][1]
+    assert not others.around(first.mask).any()
+
+
+def test_what_only_settles_looks_as_captured():
+    scene, _, _ = capture()
+    source, spec = Source(scene, None, ours=False), SceneSpec(up=(0, 1, 0))
+    setup = prepare(source, spec)
+    times = torch.arange(3, dtype=torch.float64)
+    for share, mended in ((0.05, False), (0.3, True)):
+        z = setup.bodies[0].z0.expand(3, 1, 22).clone()
+        z[1:, 0, 0] += share * State(z[0, 0]).s.mean()
+        shown = setup.animation(times, z, show_floor=False)
+        assert (shown.presence is not None) == mended
 
 
 @pytest.mark.slow

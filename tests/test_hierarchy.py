@@ -11,7 +11,7 @@ from newtongs.base.errors import InputError
 from newtongs.formats.files import load
 from newtongs.pipeline.source import Source, floor_of
 from newtongs.scene.gaussians import GaussianScene, join
-from newtongs.segment.floor.finding import find_floor
+from newtongs.segment.floor.finding import FloorPlane, find_floor
 from newtongs.segment.objects.clusters import cluster
 from newtongs.segment.objects.hierarchy import rows_of, wholes
 from newtongs.segment.objects.parts import divided, standing_apart
@@ -159,10 +159,33 @@ def test_the_default_is_never_most_of_a_room():
         assert max(iou(chosen, truth.scene.ids == i) for (i,) in truth.objects) > 0.7
 
 
+def test_if_nothing_stands_free_the_best_are_offered_as_flags():
+    r = torch.Generator().manual_seed(4)
+    rods = [rod((x, 0.0, 0.0), (x, 0.9, 0.0), 0.15, BROWN, 6000) for x in (-0.6, 0.0, 0.6)]
+    scene = without_ids(join(ground(1.0, 2000, r), *rods[:2]))
+    floor = FloorPlane(torch.tensor([0.0, 1, 0]).double(), 0.0, 0.5, "found", 0.02, "at zero")
+    said = select(scene, "auto", floor=floor).name
+    flags = "--select cluster:0, --select cluster:1"
+    assert said.startswith(f"nothing smaller stands free; the best are {flags}; cluster 0 of 2")
+    scene = without_ids(join(ground(1.0, 9000, r), *rods))
+    said = select(scene, "auto", floor=floor).name
+    assert "free" not in said
+    assert said.startswith("cluster 0 of 3 (or cluster:1 or cluster:2)")
+
+
 def test_parts_of_a_wall_are_no_separate_things():
     """The sides of a toy car in a sandpit look like shelves with things on them."""
     made = composed("in_an_open_box")
     assert float(find_floor(made.scene).up @ UP) > 0.999
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(not (ASSETS / "kitchen.spz").exists(), reason="needs the shared captures")
+def test_cupboards_from_the_counter_to_a_shelf_are_no_things():
+    scene = load(ASSETS / "kitchen.spz")
+    clusters = cluster(scene, floor_of(Source(scene, None, False)).carrying)
+    assert len(clusters) > 40
+    assert max(float(one.size[1]) for one in clusters) < 0.5  # the cupboards: 0.6 and more
 
 
 def test_a_given_floor_selects_what_inspect_lists():

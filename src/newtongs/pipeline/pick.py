@@ -23,6 +23,7 @@ from ..segment.metres import metres_per_unit, width
 from ..segment.objects.clusters import cluster
 from ..segment.objects.grouping import assign, remove
 from ..segment.objects.selection import Selection, select
+from ..segment.scene_sample import SMEARED
 from .source import Source, on_cpu
 from .spec import FloorOrigin, SceneSpec, UnitOrigin
 
@@ -237,22 +238,45 @@ def _extract(
     Gaussians claimed by one object are not available to later ones.
     """
     out: list[Extraction] = []
+    others = None if points is None or all(one.exact for one in chosen) else _Others(given, floor)
     claimed = torch.zeros(len(given), dtype=torch.int16)  # by how many objects
     for mask in [each.mask for each in before] + [each.mask for each in chosen]:
         claimed += mask
     for index, one in enumerate(chosen):
         claimed[one.mask] -= 1
-        if one.exact or points is None:
+        if one.exact or points is None or others is None:
             out.append(_unchanged(given, one))
             claimed += one.mask
             continue
-        taken = claimed > 0
+        taken = (claimed > 0) | others.around(one.mask)
         found = memory.take_out(
             given, one.mask & ~taken, floor, taken=taken, points=points, object=len(before) + index
         )
         out.append(_with_ghosts(found, one.ghosts))
         claimed += found.mask
     return out
+
+
+class _Others:
+    """The clusters of a room, which an extraction spares if they are other things."""
+
+    def __init__(self, given: GaussianScene, floor: FloorPlane) -> None:
+        self.widths = given.scales.median(-1).values
+        found = cluster(given, floor) if floor.kind == "found" else []
+        self.each = [(one.rows, float(self.widths[one.rows].median())) for one in found]
+
+    def around(self, mask: Tensor) -> Tensor:
+        """Mask ``(N,)`` of the clusters of which a selection has hardly any part.
+
+        Fewer and much wider Gaussians than its own are a smear behind it and no thing.
+        """
+        out, count = torch.zeros_like(mask), int(mask.sum())
+        widest = SMEARED * float(self.widths[mask].median()) if count else 0.0
+        for rows, wide in self.each:
+            smear = len(rows) < count and wide > widest
+            if not smear and int(mask[rows].sum()) <= OVERLAP * min(len(rows), count):
+                out[rows] = True
+        return out & ~mask
 
 
 def _unchanged(given: GaussianScene, one: Selection) -> Extraction:

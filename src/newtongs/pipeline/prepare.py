@@ -40,6 +40,7 @@ from .surroundings import Fixed, make_surroundings, solid_rest, static_rest
 from .visible import presence_of, with_visible_floors
 
 AT_REST = 0.01  # movement, relative to scale and in quaternion units, below which nothing moved
+SETTLED = 0.1  # the same, below which an object has not left its place
 
 
 @dataclass(frozen=True, eq=False)
@@ -268,9 +269,9 @@ def moving(z: StateTensor, frames: int) -> Tensor:
 
 
 def _moves(z: StateTensor) -> bool:
-    """Whether an object with states ``(T, 22)`` ever moves."""
+    """Whether an object with states ``(T, 22)`` ever leaves its place, rather than settle there."""
     pose = _pose(z)
-    return bool(((pose - pose[0]).abs() > AT_REST).any())
+    return bool(((pose - pose[0]).abs() > SETTLED).any())
 
 
 def _pose(z: StateTensor) -> Tensor:

@@ -38,7 +38,7 @@ ON_PLANE = 0.3  # spacings from a point of a plane, across it, within which a Ga
 STANDS = 0.5  # how surely a thing must rest on a plane to count as standing on it
 RESTING = 0.3  # share of a thing's lowest points on a level plane from which it surely stands there
 ENOUGH = 3  # separate things from which the share that rests says something
-HELD = 0.1  # share of a thing's points under a plane from which it is part of that
+HELD = 0.5  # share of a thing's top under a plane from which it is part of that
 COVERING = 0.5  # share of its plane from which a thing and what carries it are one
 CHUNK = 1_000_000  # Gaussians that are looked up at once
 
@@ -60,7 +60,8 @@ class Stance(NamedTuple):
     plane: Array
     """The plane on which most of its lowest points lie; -1 if none do."""
     held: Array
-    """Share of its points right under a level plane: it belongs to that, as a leg to a table."""
+    """Share of its top right under a level plane, were its points spread evenly over its height:
+    it belongs to that, as a leg to a table or a cupboard to the shelf that closes it."""
     covers: Array
     """Share of its plane that is under it: a cabin covers the chassis that carries it."""
 
@@ -133,7 +134,7 @@ class Room:
         votes = np.zeros((k, len(self.structure.planes)))
         np.add.at(votes, (thing[on], self.structure.of[level[near[on]]]), 1)
         rests = votes.sum(1) / np.bincount(thing[base], minlength=k).clip(1) / RESTING
-        held = np.bincount(thing[under], minlength=k) / count
+        held = np.bincount(thing[under], minlength=k) / count * (high - low) / self.near
         plane = np.where(votes.any(1), votes.argmax(1), -1)
         return Stance(rests.clip(0, 1), plane, held, self._covers(up, plane))
 

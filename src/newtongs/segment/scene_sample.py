@@ -17,6 +17,7 @@ from ..scene.gaussians import GaussianScene
 from .sparse_voxels import Voxels
 
 SOLID_OPACITY = 0.3  # opacity above which a Gaussian is part of a surface
+SMEARED = 1.6  # times the width of usual Gaussians, from which they are a smear that no camera saw
 LARGE = 0.5  # of the scene's reach: larger Gaussians count as this large
 FARTHEST = 1e12  # largest reach of a scene, whose square must fit into float32
 SAMPLE, FITTING_SAMPLE = 20_000, 6_000  # Gaussians sampled, and used for fitting

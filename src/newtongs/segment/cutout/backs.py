@@ -20,7 +20,7 @@ from ...scene.gaussians import GaussianScene
 from ..floor.support import Support
 from ..voxels import Grid, solid_body
 from .completion import Around, filled
-from .cutting import OPAQUE, THIN, WIDE, colors_near
+from .cutting import OPAQUE, THIN, WIDE, TopGrid, colors_near
 from .walls import Wall
 
 COARSE = 2  # voxels of the body along one of those used here
@@ -43,8 +43,9 @@ class _Side(NamedTuple):
 
 
 def close_backs(
-    found: Around, own: Array, more: GaussianScene, support: Support | None, walls: Sequence[Wall]
-) -> GaussianScene:
+    found: Around, own: Array, more: GaussianScene, support: Support | None, walls: Sequence[Wall],
+    unseen: tuple[TopGrid, Array] | None = None,
+) -> GaussianScene:  # fmt: skip
     """New Gaussians that close the unseen sides of an object.
 
     Args:
@@ -53,6 +54,7 @@ def close_backs(
         more: those that were made for it.
         support: what it stands on.
         walls: what it stands before.
+        unseen: cells of its support on which nothing was captured: nothing above them was seen.
     """
     sides = [_Side(wall.normal, float(wall.shift[1])) for wall in walls]
     if support is not None:
@@ -63,7 +65,11 @@ def close_backs(
     captured, grid = _coarse(part, found.grid)
     if not sides or not captured.any():
         return found.scene[:0]
-    body = _inside(captured, _coarse(found.rest, found.grid)[0], grid, sides)
+    dark = np.zeros_like(captured)
+    if unseen is not None:
+        plan, bare = unseen
+        dark = plan.at(bare, _every(grid)).reshape(grid.shape)
+    body = _inside(captured, _coarse(found.rest, found.grid)[0], dark, grid, sides)
     x, normals = _bare(body, captured, grid)
     return _discs(found, x, normals, _colors(found, own, x, normals, body, grid, sides), grid)
 
@@ -76,11 +82,16 @@ def _coarse(marked: Array, grid: Grid) -> tuple[Array, Grid]:
     return np.asarray(cells.any((1, 3, 5))), Grid(grid.low, COARSE * grid.h, (x, y, z))
 
 
-def _inside(captured: Array, rest: Array, grid: Grid, sides: Sequence[_Side]) -> Array:
-    """Voxels of the object and in it: in its hull, and seen from nowhere."""
+def _every(grid: Grid) -> Array:
+    """Centres ``(n, 3)`` of all voxels."""
+    return grid.middles(np.indices(grid.shape).reshape(3, -1).T)
+
+
+def _inside(captured: Array, rest: Array, dark: Array, grid: Grid, sides: Sequence[_Side]) -> Array:
+    """Voxels of the object and in it: in its hull, and ``dark`` or seen from nowhere."""
     shell = solid_body(captured, CLOSE, padded=False)
     blocked = shell | rest
-    every = grid.middles(np.argwhere(np.ones(grid.shape)))
+    every = _every(grid)
     for side in sides:
         blocked |= (every @ side.normal + side.off < 0).reshape(grid.shape)
     looks = _directions(LOOKS)
@@ -90,7 +101,7 @@ def _inside(captured: Array, rest: Array, grid: Grid, sides: Sequence[_Side]) ->
     box = np.zeros_like(shell)
     box[tuple(slice(a, b + 1) for a, b in zip(low, high, strict=True))] = True
     cells = np.argwhere(box & ~blocked)
-    cells = cells[~_seen(blocked, cells, looks, SEEN)]
+    cells = cells[dark[tuple(cells.T)] | ~_seen(blocked | dark, cells, looks, SEEN)]
     out = np.zeros_like(shell)
     out[tuple(cells[_in_hull(cells, np.argwhere(captured))].T)] = True
     return np.asarray(shell | out)

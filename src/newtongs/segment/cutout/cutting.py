@@ -14,6 +14,7 @@ from ...base.types import Array
 from ...scene.gaussians import GaussianScene
 from ...scene.world_frame import WorldFrame, shortest_turn
 from ..floor.support import Support
+from ..scene_sample import SMEARED, SOLID_OPACITY
 from ..voxels import grown
 from .completion import BEYOND, HALO, Around, filled
 
@@ -32,7 +33,6 @@ WIDE, THIN, OPAQUE = 0.7, 0.1, 0.95  # of the discs that close the bottom, the f
 SKIN = 2.5  # voxels: Gaussians deeper in the body are inside
 CLOSED = 0.9  # opacity above which a bottom exists already
 NEIGHBOURS = 12  # neighbours whose median colour they take
-VISIBLE = 0.3  # least opacity of such a neighbour
 FAINTEST_COVER = 0.01  # contribution below which a cell is out of reach of a Gaussian
 MOST_COVER = 0.99
 
@@ -54,6 +54,11 @@ class TopGrid:
         """The cell ``(N, 2)`` of each point ``(N, 3)``, clamped to the grid."""
         at = np.floor((x[:, ::2] - self.low) / self.h).astype(int)
         return np.asarray(at.clip(0, np.array(self.shape) - 1))
+
+    def inside(self, x: Array) -> Array:
+        """Which points ``(N, 3)`` are above the grid."""
+        at = np.floor((x[:, ::2] - self.low) / self.h)
+        return np.asarray(((at >= 0) & (at < self.shape)).all(-1))
 
     def at(self, marked: Array, x: Array) -> Array:
         """Values of a field on the grid at points ``(N, 3)``."""
@@ -201,10 +206,16 @@ def _standing(found: Around, plan: TopGrid, r: Array, level: float) -> Array:
     from scipy import ndimage
 
     up = (r > level) & (r < CLEAR * plan.h + level)
-    up &= found.scene.opacities.numpy() >= VISIBLE
+    up &= (found.scene.opacities.numpy() >= SOLID_OPACITY) & ~smeared(found)
     out = np.zeros(plan.shape, bool)
     out[tuple(plan.cells(found.x[up]).T)] = True
     return np.asarray(ndimage.binary_opening(out))
+
+
+def smeared(found: Around) -> Array:
+    """Gaussians ``(n,)`` that are wide compared with those of the object."""
+    wide = found.scene.scales.median(-1).values.numpy()
+    return np.asarray(wide > SMEARED * np.median(wide[found.own]))
 
 
 def surface_level(found: Around, support: Support) -> float:
@@ -370,7 +381,7 @@ def colors_near(found: Around, x: Array, of: Array) -> Array:
     """Median colour, at each point ``(m, 3)``, of the nearest Gaussians in a mask ``(n,)``."""
     from scipy.spatial import cKDTree
 
-    opaque = of & (found.scene.opacities.numpy() >= VISIBLE)
+    opaque = of & (found.scene.opacities.numpy() >= SOLID_OPACITY)
     rows = np.flatnonzero(opaque if opaque.any() else of)
     if not len(rows) or not len(x):
         return np.full((len(x), 3), 0.5)

@@ -29,8 +29,8 @@ from ..voxels import solid_body
 from .backs import close_backs
 from .completion import Around, look_around, shared
 from .cutting import Copies, cut, no_copies, surface_level
-from .mending import mend
-from .walls import Wall, room_planes, walls_around
+from .mending import mend, smears
+from .walls import behind, room_planes, walls_around
 
 
 class Extraction(NamedTuple):
@@ -89,17 +89,25 @@ def take_out(
     theirs = np.zeros(len(found.x), bool) if taken is None else taken[found.rows].numpy()
     walls = walls_around(found, mask, room_planes(scene, floor), support, theirs)
     joined, floaters = shared(found)
-    for off, level in _surfaces(found, support, [wall for wall, _ in walls if wall.hides]):
-        joined, floaters = joined & (off > level), floaters & (off > level)
+    before = np.ones(len(found.x), bool)
+    for wall, _ in walls:
+        before &= wall.before(found.x) > wall.level
+    off = before.copy()  # what lies on a table top, far above the floor, is no part of the object
+    if support is not None:
+        off &= support.above(found.x) > surface_level(found, support)
+    joined, floaters = joined & off, floaters & off
     found = found._replace(own=found.own | joined)
     whole = _marked(mask, found.rows, joined)
     alone = _marked(nothing, found.rows, floaters)
     others = floaters | theirs
     parts = None if support is None else cut(found, support, others)
-    gone, fills = np.zeros(len(found.x), bool), []
+    gone, fills, unseen = np.zeros(len(found.x), bool), [], None
     if support is not None and parts is not None:
-        mended = mend(found, support, parts, others)
+        hidden = behind(found, parts.plan, [w for w, _ in walls])
+        mended = mend(found, support, parts, others | ~before, hidden, off)
+        unseen = parts.plan, hidden & mended.bare
         gone |= parts.sunk | parts.shortened | mended.removed
+        gone |= off & ~found.own & ~others & smears(found, support, parts, hidden)
         fills.append(_as_full(scene, found, mended.fill, BACKGROUND))
         whole[found.rows[parts.returned | parts.sunk | parts.shortened]] = False
     for wall, shade in walls:
@@ -112,25 +120,14 @@ def take_out(
     none_made = no_copies(found)
     own = _as_full(scene, found, none_made if parts is None else parts.own, object)
     kept = found.own & whole[found.rows].numpy()
-    made = close_backs(found, kept, own.replace(sh=own.sh[:, :1]), support, [w for w, _ in walls])
+    made = close_backs(
+        found, kept, own.replace(sh=own.sh[:, :1]), support, [w for w, _ in walls], unseen
+    )
     return Extraction(
         whole, _marked(alone, found.rows, gone), own, join(*fills) if fills else none, alone,
         0 if parts is None else int(parts.returned.sum()), support,
         _as_full(scene, found, none_made._replace(new=made), object), found.rows,
     )  # fmt: skip
-
-
-def _surfaces(
-    found: Around, support: Support | None, walls: list[Wall]
-) -> list[tuple[Array, float]]:
-    """Distances ``(n,)`` from each plane around an object, and how far off its own Gaussians are.
-
-    What lies on a table top, far above the floor, or on a wall is not part of the object.
-    """
-    planes = [(wall.before(found.x), wall.level) for wall in walls]
-    if support is not None:
-        planes.append((support.above(found.x), surface_level(found, support)))
-    return planes
 
 
 def _plugged(found: Around, support: Support) -> Around:

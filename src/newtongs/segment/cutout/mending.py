@@ -17,6 +17,7 @@ from ..floor.support import Support
 from .completion import Around
 from .cutting import (
     DEEP,
+    SURFACE,
     Copies,
     Cut,
     TopView,
@@ -25,13 +26,13 @@ from .cutting import (
     discs,
     no_copies,
     seen_from_above,
+    smeared,
 )
 
 STAINED = 6  # cells around the footprint that the object may have stained
 RING = 24  # width in cells of the ring they are compared with
 LEAST_RING = 12  # cells that the ring must have
 EDGE = 3  # cells along the edge of the support, which looks different
-SEEN = 0.3  # opacity above which a cell has a colour
 WHOLE = 0.8  # of the opacity around: a cell below that is a hole
 RARE = 0.03  # share of the ring that must have a colour before it counts as usual
 STRAYING = 0.9  # quantile of the ring that defines the spread of colours
@@ -50,6 +51,8 @@ class Mended(NamedTuple):
     """Which Gaussians of the neighbourhood ``(n,)`` are removed."""
     fill: Copies
     """What replaces them."""
+    bare: Array
+    """Cells of the hole where there was nothing."""
 
 
 class _Look(NamedTuple):
@@ -70,8 +73,20 @@ class _Look(NamedTuple):
     """The usual opacity."""
 
 
-def mend(found: Around, support: Support, parts: Cut, others: Array) -> Mended:
-    """Repair the support under an object; ``others (n,)`` belong to neither of the two."""
+def mend(
+    found: Around, support: Support, parts: Cut, others: Array, behind: Array | None = None,
+    hidden: Array | None = None,
+) -> Mended:  # fmt: skip
+    """Repair the support under an object.
+
+    Args:
+        found: the neighbourhood of the object.
+        support: what is repaired.
+        parts: how the object was cut off it.
+        others: Gaussians ``(n,)`` that belong to neither of the two.
+        behind: further cells that the object hid from the cameras; only under it by default.
+        hidden: Gaussians ``(n,)`` of no plane, which go if they are above such cells of the hole.
+    """
     from scipy import ndimage
 
     r = support.above(found.x)
@@ -79,20 +94,39 @@ def mend(found: Around, support: Support, parts: Cut, others: Array) -> Mended:
     slab = np.flatnonzero(still & (r > -DEEP * parts.plan.h) & (r <= parts.level))
     arm = arms(found.scene[torch.from_numpy(slab)], found.world)
     view = seen_from_above(found.scene[torch.from_numpy(slab)], found.x[slab], arm, parts.plan)
-    look = _look(parts, view)
+    behind = np.zeros_like(parts.footprint) if behind is None else behind
+    look = _look(parts, view, behind)
     if look is None:
         return _closed(found, support, parts, slab, view)
-    hole = _hole(parts, look)
-    source = None if hole is None else _source(look, hole | parts.standing)
+    hole = _hole(parts, look, behind & (~parts.standing | parts.footprint))
+    source = None if hole is None else _source(parts, look, hole | parts.standing)
     if hole is None or source is None:
-        return Mended(np.zeros(len(r), bool), no_copies(found))
+        return Mended(np.zeros(len(r), bool), no_copies(found), np.zeros_like(behind))
     gone = _removed(found, parts, slab, arm, hole, look)
+    if hidden is not None:
+        top = r[found.own].max(initial=0)
+        over = parts.plan.at(hole & behind, found.x)
+        gone |= hidden & still & (r > parts.level) & (r < top) & over
     of = _mirrored(hole, source, look.off <= np.quantile(look.off[source], PLAIN))
     fill = _copied(found, support, parts, slab[abs(r[slab]) <= parts.level], hole, of)
     thin = hole & (_opacity(found, parts, slab[~gone[slab]], fill) < WHOLE * look.opaque)
     _, nearest = ndimage.distance_transform_edt(~source, return_indices=True)
     colors = view.color[tuple(nearest[:, thin])]
-    return Mended(gone, fill._replace(new=_patches(found, support, parts, thin, colors)))
+    fill = fill._replace(new=_patches(found, support, parts, thin, colors))
+    return Mended(gone, fill, hole & (view.alpha < WHOLE * look.opaque))
+
+
+def smears(found: Around, support: Support, parts: Cut, behind: Array) -> Array:
+    """Wide Gaussians ``(n,)`` above the cells that an object hid, and around these.
+
+    What no camera saw is made of few of them: the unfinished back of the object.
+    """
+    from scipy import ndimage
+
+    r = support.above(found.x)
+    near = ndimage.binary_dilation(behind, iterations=STAINED) if behind.any() else behind
+    low = (r > parts.level) & (r < r[found.own].max(initial=0))
+    return np.asarray(smeared(found) & low & parts.plan.at(near, found.x))
 
 
 def _closed(found: Around, support: Support, parts: Cut, slab: Array, view: TopView) -> Mended:
@@ -104,16 +138,16 @@ def _closed(found: Around, support: Support, parts: Cut, slab: Array, view: TopV
     gone[slab[parts.plan.at(hole, found.x[slab])]] = True
     colors = colors_near(found, _middles(support, parts, hole), rim & ~gone)
     fill = no_copies(found)._replace(new=_patches(found, support, parts, hole, colors))
-    return Mended(gone, fill)
+    return Mended(gone, fill, hole)
 
 
-def _look(parts: Cut, view: TopView) -> _Look | None:
+def _look(parts: Cut, view: TopView, behind: Array) -> _Look | None:
     """The usual appearance in the ring of support around the footprint."""
     from scipy import ndimage
 
     away = ndimage.distance_transform_edt(~parts.footprint)
     inner = ndimage.binary_erosion(parts.outline, iterations=EDGE)
-    inner &= ~parts.standing & (view.alpha > SEEN)
+    inner &= ~parts.standing & ~behind & (view.alpha > SURFACE)
     ring = inner & (away > STAINED) & (away <= STAINED + RING)
     ring = ring if ring.sum() >= LEAST_RING else inner & (away > 2)
     if ring.sum() < LEAST_RING:
@@ -137,15 +171,16 @@ def _strangeness(colors: Array, palette: Array) -> Array:
     return np.asarray(cKDTree(palette).query(colors, k=[k], workers=threads())[0][:, 0])
 
 
-def _hole(parts: Cut, look: _Look) -> Array | None:
-    """Cells under and around the object that are open or stained.
+def _hole(parts: Cut, look: _Look, behind: Array) -> Array | None:
+    """Cells under, behind and around the object that are open or stained.
 
     None if the support has hardly more such patches there than around: then it is intact.
     """
     from scipy import ndimage
 
-    away = ndimage.distance_transform_edt(~parts.footprint)
-    under = parts.footprint & parts.outline
+    core = _touching(parts.footprint | (behind & ~look.whole), parts.footprint)
+    away = ndimage.distance_transform_edt(~core)
+    under = core & parts.outline
     inner = ndimage.binary_erosion(parts.outline, iterations=EDGE)
     zone = ((away <= STAINED) & inner) | ((away <= 1) & parts.outline)
     bad = zone & ~look.whole
@@ -154,20 +189,27 @@ def _hole(parts: Cut, look: _Look) -> Array | None:
     patches, gaps = (ndimage.binary_opening(each).sum() - usual for each in (bad, open_))
     if patches <= FLAWED * area and gaps <= GAPS * area:
         return None
-    label, _ = ndimage.label(bad | parts.footprint)
-    bad &= np.isin(label, np.unique(label[parts.footprint]))
+    bad &= _touching(bad | core, core)
     hole = ndimage.binary_dilation(ndimage.binary_opening(bad), iterations=2) & zone
     return hole if hole.any() else None
 
 
-def _source(look: _Look, used: Array) -> Array | None:
-    """Cells to copy from, preferably with intact neighbours; None if there are none."""
+def _touching(marked: Array, core: Array) -> Array:
+    """The marked cells that are connected with some in the core."""
+    from scipy import ndimage
+
+    label, _ = ndimage.label(marked)
+    return np.asarray(marked & np.isin(label, np.unique(label[core & marked])))
+
+
+def _source(parts: Cut, look: _Look, used: Array) -> Array | None:
+    """Cells to copy from, preferably away from edges and flaws; None if there are none."""
     from scipy import ndimage
 
     free = look.whole & ~used
-    inner = ndimage.binary_erosion(free)
-    source = inner if inner.any() else free
-    return source if source.any() else None
+    within = free & ndimage.binary_erosion(parts.outline, iterations=EDGE)
+    inner = ndimage.binary_erosion(within)
+    return next((each for each in (inner, within, free) if each.any()), None)
 
 
 def _removed(found: Around, parts: Cut, slab: Array, arm: Array, hole: Array, look: _Look) -> Array:

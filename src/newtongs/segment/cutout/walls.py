@@ -110,8 +110,9 @@ def walls_around(
     """The planes beside and above an object, and what is behind it; its support is not one.
 
     A plane is near the object, or it bounds the room: cameras are on its other side.
-    A bowed wall consists of several planes of the room: the fullest one near the object counts that
-    is not just the edge of a board. The cuts change nothing of the object.
+    A bowed wall consists of several planes of the room, and the edges of boards before it make a
+    plane of their own: the fullest one near the object counts that is not just the edge of a board.
+    The cuts change nothing of the object.
 
     Args:
         found: the neighbourhood of the object.
@@ -131,10 +132,30 @@ def walls_around(
     walls = [wall for wall in fitted if wall is not None and (wall.hides or _outer(wall, planes))]
     out: list[tuple[Wall, Cut]] = []
     for one in sorted(walls, key=lambda wall: (not wall.hides, -wall.points)):
-        if all(one.normal @ other.normal < ALIGNED for other, _ in out):
+        if all(abs(one.normal @ other.normal) < ALIGNED for other, _ in out):
             shade = _shaded(one, support, others)
             out += [] if shade is None else [(one, shade)]
     return [(wall, _bounded(wall, shade, [other for other, _ in out])) for wall, shade in out]
+
+
+def behind(found: Around, plan: TopGrid, walls: Sequence[Wall]) -> Array:
+    """Cells of a support that an object hid: those between it and the walls behind it."""
+    body = np.zeros(plan.shape, bool)
+    body[BEYOND:-BEYOND, BEYOND:-BEYOND] = found.body.any(1)
+    x = np.zeros((body.size, 3))
+    x[:, ::2] = plan.low + (np.indices(plan.shape).reshape(2, -1).T + 0.5) * plan.h
+    out = np.zeros_like(body)
+    for wall in walls:
+        u, _, v = wall.normal
+        if np.hypot(u, v) < CROSSING:  # above it or below
+            continue
+        cells = np.flatnonzero(wall.before(x) > 0)
+        for aside in (-1.0, 0.0, 1.0):  # cameras look past both ends of it too
+            ahead = plan.h * np.array([u - aside * v, 0.0, v + aside * u]) / np.hypot(u, v)
+            for step in range(max(plan.shape)):
+                at = x[cells] + step * ahead
+                out.flat[cells[plan.at(body, at) & plan.inside(at)]] = True
+    return out
 
 
 def _wall(found: Around, x: Array, normal: Array) -> Wall | None:

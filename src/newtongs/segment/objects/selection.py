@@ -141,11 +141,13 @@ def _auto(scene: GaussianScene, _: str, *, floor: FloorPlane, **unused: Any) -> 
         )
     free = [c for c in found if c.count <= LARGEST * len(scene)]
     best = (free or found)[0]
-    others = [f"cluster:{c.id}" for c in (free or found)[1 : 1 + OFFERED]]
     words = f"cluster {best.id} of {len(found)}"
-    if others:
-        why = "or" if free else "nothing smaller stands free; or"
-        words += f" ({why} {' or '.join(others)})"
+    best_three = [f"cluster:{c.id}" for c in (free or found)[: 1 + OFFERED]]
+    if not free and len(found) > 1:
+        flags = ", ".join(f"--select {each}" for each in best_three)
+        words = f"nothing smaller stands free; the best are {flags}; {words}"
+    elif len(free) > 1:
+        words += f" (or {' or '.join(best_three[1:])})"
     return Selection(best.mask, None, f"{words}, {best.count:,} Gaussians")
 
 
