@@ -3,9 +3,11 @@
 import hashlib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 
 from ..base.errors import InputError, unknown_name
+from ..formats import sog
 from ..formats.files import READABLE
 from ..samples import SCENES, backdrop
 from .spec import Spec
@@ -39,9 +41,33 @@ class SceneSource:
         """What a sample records about it; a file by its hash, since names are not unique."""
         if self.ours:
             return {"scene": self.id, "made_by": "newtongs, procedural; no third-party asset"}
-        with open(self.source, "rb") as f:
-            digest = hashlib.file_digest(f, "sha256").hexdigest()
-        return {"scene": self.id, "file": Path(self.source).name, "sha256": digest}
+        return {"scene": self.id, "file": Path(self.source).name, "sha256": self.content}
+
+    @cached_property
+    def content(self) -> str:
+        """SHA-256 of the file, or of all files of a folder that is one scene; "" if built in."""
+        if self.ours:
+            return ""
+        path = sog.entry(self.source)
+        if path.name.lower() not in (sog.META, sog.STREAMED):
+            return _sha256(path)
+        beside = sorted(p for p in path.parent.rglob("*") if p.suffix in (".json", ".webp"))
+        named = [f"{p.relative_to(path.parent).as_posix()} {_sha256(p)}" for p in beside]
+        return hashlib.sha256("\n".join(named).encode()).hexdigest()
+
+
+def _sha256(path: Path) -> str:
+    try:
+        with path.open("rb") as f:
+            return hashlib.file_digest(f, "sha256").hexdigest()
+    except OSError as error:  # the scene is left out, with this reason, when it is prepared
+        return str(error.strerror)
+
+
+def set_digest(spec: Spec, scenes: Sequence[SceneSource]) -> str:
+    """Hash of all that decides the films of a data set: its spec, and the content of its scenes."""
+    contents = "\n".join(f"{scene.id} {scene.content}" for scene in scenes)
+    return hashlib.sha256(f"{spec.digest}\n{contents}".encode()).hexdigest()[:16]
 
 
 def find_scenes(spec: Spec, folder: Path) -> list[SceneSource]:

@@ -135,7 +135,7 @@ TUMBLING, COMMON, FROM_ABOVE = (
     Numbers.between(8, 40),
 )
 ONE, FIFTH = Numbers.fixed(1), Numbers.fixed(0.2)
-FORMAT = 5  # version of the shards: a change gives the same spec other bytes
+FORMAT = 6  # version of the shards: a change gives the same spec other bytes
 
 
 @dataclass(frozen=True)
@@ -472,6 +472,9 @@ def _either(kinds: tuple[Any, ...], value: Any, where: str) -> Any:
     raise last
 
 
-def described(spec: Spec) -> dict[str, Any]:
-    """What the data set's spec.json holds."""
-    return {"newtongs": __version__, "digest": spec.digest, "spec": spec.to_json()}
+def described(spec: Spec, scenes: Mapping[str, str]) -> dict[str, Any]:
+    """What the data set's spec.json holds; ``scenes`` are the hashes of their files by name."""
+    return {
+        "newtongs": __version__, "digest": spec.digest, "scenes": dict(scenes),
+        "spec": spec.to_json(),
+    }  # fmt: skip
