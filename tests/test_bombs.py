@@ -13,6 +13,7 @@ import numpy as np
 import pytest
 import torch
 from export_samples import park
+from harness import bombs
 from test_formats import lgm_tensor
 
 from newtongs import GaussianNND
@@ -274,3 +275,24 @@ def test_a_streamed_scene_names_one_file_in_many_ways(tmp_path):
     names = ["a/meta.json", "./a/meta.json", "a//meta.json"]
     (tmp_path / "lod-meta.json").write_text(json.dumps({"filenames": names, "tree": {}}))
     refused(load, tmp_path / "lod-meta.json", "lists a file twice")
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", bombs.BOMBS)
+def test_every_bomb_is_refused_or_read_within_the_rule(name):
+    """20 times its size and 1 GB, 20 s; each in a process of its own."""
+    found = bombs.defused(name)
+    assert not found.wrong, bombs.row(name, found)
+
+
+def test_names_in_files_are_no_orders_to_the_terminal(tmp_path):
+    from newtongs.base.files import array_headers
+
+    np.savez(tmp_path / "a.npz", **{"red\x1b[31m\x07\n\u202eframe_1": np.zeros((3, 14))})
+    assert len(array_headers(tmp_path / "a.npz")) == 1
+    with zipfile.ZipFile(tmp_path / "b.npz", "w", zipfile.ZIP_LZMA) as archive:
+        archive.writestr("red\x1b[31m\n\u202e.npy", b"x")
+    with pytest.raises(InputError) as caught:
+        array_headers(tmp_path / "b.npz")
+    assert r"red\x1b[31m\n\u202e.npy uses unsupported" in str(caught.value)
+    assert str(caught.value).isprintable()

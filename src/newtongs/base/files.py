@@ -90,7 +90,8 @@ def existing_file(path: Path | str, wanted: str = "a file") -> Path:
     try:
         if path.is_dir():
             raise InputError(f"{path} is a folder; give {wanted}")
-        if path.exists() and not path.is_file():  # reading a pipe would wait for ever
+        kernel = os.path.realpath(path).startswith(("/proc/", "/sys/"))  # these never end, or wait
+        if path.exists() and (kernel or not path.is_file()):  # a pipe would be waited for too
             raise InputError(f"{path} is not a regular file; give {wanted}")
         with path.open("rb"):
             return path
@@ -230,16 +231,34 @@ def load_torch(path: Path) -> Any:
 
     import torch
 
-    with zipfile.ZipFile(path) as archive:
-        if any(info.compress_type != STORED for info in archive.infolist()):
-            raise InputError(f"{path}: torch files with compressed entries are not supported")
-        for info in archive.infolist():
-            if info.filename.endswith("data.pkl"):
-                _require_known_names(path, archive.read(info))
-    content = torch.load(path, map_location="cpu", mmap=True, weights_only=True)
+    with private_copy(path) as copy:
+        with zipfile.ZipFile(copy) as archive:
+            if any(info.compress_type != STORED for info in archive.infolist()):
+                raise InputError(f"{path}: torch files with compressed entries are not supported")
+            for info in archive.infolist():
+                if info.filename.endswith("data.pkl"):
+                    _require_known_names(path, archive.read(info))
+        content = torch.load(copy, map_location="cpu", mmap=True, weights_only=True)
     spanned = sum(x.numel() * x.element_size() for x in _tensors(content))
     afford(path, spanned, path.stat().st_size, f"tensors of {spanned:,} bytes")
     return content
+
+
+@contextmanager
+def private_copy(path: Path) -> Iterator[Path]:
+    """A copy in memory under a path of its own, for libraries that map the files they read.
+
+    If somebody cuts a file that is mapped, reading on kills the process. Where the system has no
+    such copies, the path itself: Windows keeps mapped files from being cut.
+    """
+    if not hasattr(os, "memfd_create") or not os.path.isdir("/proc/self/fd"):
+        yield path
+        return
+    with open(os.memfd_create("newtongs"), "wb") as out:
+        with path.open("rb") as f:
+            shutil.copyfileobj(f, out, len(ZEROS))
+        out.flush()
+        yield Path(f"/proc/self/fd/{out.fileno()}")
 
 
 def torch_content(path: Path, unusable: Callable[[Path, str], InputError]) -> Any:

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import NoReturn
 
 from .. import __version__
-from ..base.errors import InputError, InputWarning, Interrupted
+from ..base.errors import InputError, InputWarning, Interrupted, printable
 from ..base.locks import alone
 from ..base.process import INTERRUPTED, interruptible, keep_freed
 from . import (  # noqa: F401  (each registers its commands)
@@ -159,7 +159,7 @@ def stop(command: Command | None) -> NoReturn:
 
 def show_warning(message: Warning | str, *where: object) -> None:
     """Print a warning as one line, without its place in the code."""
-    line = message.spelled(as_flag) if isinstance(message, InputWarning) else message
+    line = message.spelled(as_flag) if isinstance(message, InputWarning) else str(message)
     print(f"newtongs: {line}", file=sys.stderr)
 
 
@@ -177,6 +177,6 @@ def one_reason(error: Exception) -> str:
         return error.spelled(as_flag)
     if not isinstance(error, OSError):
         return str(error)
-    where = f" {error.filename}" if error.filename else ""
-    reason = error.strerror or str(error).splitlines()[0]
+    where = f" {printable(str(error.filename))}" if error.filename else ""
+    reason = error.strerror or printable(str(error).splitlines()[0])
     return f"cannot read or write{where}: {reason}; finished files are kept"

@@ -19,6 +19,7 @@ POLICY = (
     '<meta http-equiv="Content-Security-Policy" '
     "content=\"default-src 'none'; style-src 'unsafe-inline'; img-src data:\">"
 )
+PNG = b"\x89PNG\r\n\x1a\n"  # the first bytes of one
 BINS = 24
 STRIPS = 12  # shards whose films are shown
 STYLE = """
@@ -211,7 +212,8 @@ def strips(out: Path, shards: Sequence[Shard]) -> list[bytes]:
     """Pictures of some shards, evenly spread over all."""
     at = np.linspace(0, len(shards) - 1, min(STRIPS, len(shards))).round().astype(int)
     paths = [out / PARTS / f"{shards[i].name}.png" for i in at]
-    return [path.read_bytes() for path in paths if path.is_file()]
+    found = [path.read_bytes() for path in paths if path.is_file()]
+    return [data for data in found if data[:8] == PNG and int.from_bytes(data[16:20], "big")]
 
 
 def png(data: bytes) -> str:
