@@ -95,6 +95,21 @@ def test_a_byte_array_of_any_size_is_not_made(tmp_path):
     refused(load_torch, tmp_path / "a.pt", "bytearray; only plain tensors are read")
 
 
+@pytest.mark.parametrize(
+    ("program", "named"),
+    [
+        (b"\x80\x02ctorch\n_utils._rebuild_sparse_tensor\n.", "_rebuild_sparse_tensor"),
+        (b"\x80\x02ctorch._utils\n_rebuild_tensor_v2.x\n.", "_rebuild_tensor_v2.x"),
+        (b"\x80\x02ccollections \nOrderedDict\n.", "OrderedDict"),
+        (b"\x80\x04\x8c\x08builtins\x8c\x09bytearray\x93.", "STACK_GLOBAL"),
+        (b"\x80\x02(ibuiltins\nbytearray\n.", "bytearray"),
+    ],
+)
+def test_no_way_of_naming_passes_the_list_of_names(tmp_path, program, named):
+    pickled(tmp_path / "a.pt", program)
+    refused(load_torch, tmp_path / "a.pt", f"{named}.*; only plain tensors are read")
+
+
 CLAIMS = [{"width": 10_000}, {"blocks": 10**9}, {"hidden": 30_000}, {"hypotheses": 10**7}]
 
 

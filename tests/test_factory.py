@@ -244,6 +244,19 @@ def test_scenes_that_are_not_there_are_told_before_the_work(tmp_path):
         find_scenes(spec, folder)
 
 
+@pytest.mark.parametrize("word", ["é" * 9_000, "~nobody-of-this-name/a.ply", "a\0b.ply"])
+def test_what_is_no_path_is_one_line(tmp_path, word):
+    spec, home = spec_of(tmp_path)
+    with pytest.raises(InputError, match="scenes: ") as caught:
+        find_scenes(replace(spec, scenes=(word,)), home)
+    assert len(str(caught.value)) < 300
+
+
+def test_splits_of_any_size_are_one_line(tmp_path):
+    with pytest.raises(InputError, match=r"splits\.test: expected a fraction above 0"):
+        spec_of(tmp_path, TINY + "[splits]\ntrain = 1\ntest = 1e308")
+
+
 def test_a_folder_is_all_its_files_and_names_are_unique(tmp_path):
     (tmp_path / "captures").mkdir()
     for name in ("a.ply", "a.splat", "b.ply", "notes.txt"):

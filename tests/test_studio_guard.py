@@ -18,6 +18,7 @@ import websockets
 from viser import __version__ as viser_version
 
 from newtongs.base.errors import InputError
+from newtongs.base.locks import SCRATCH
 from newtongs.studio.guard import COOKIE, Guard, Uploads, known_viser
 
 
@@ -160,6 +161,7 @@ def test_uploads_are_private_numbered_and_gone_afterwards():
     uploads = Uploads(1.0)
     folder = uploads.folder
     assert stat.S_IMODE(folder.stat().st_mode) == 0o700
+    assert folder.name.startswith(SCRATCH)  # of a studio that was killed, the next command removes
     names = ["a.ply", "../../b.ply", "..\\c.PLY", "/etc/d.compressed.ply"]
     stored = [uploads.store(name, b"x") for name in names]
     assert [p.name for p in stored] == [

@@ -16,6 +16,7 @@ from typing import NoReturn
 
 from .. import __version__
 from ..base.errors import InputError, InputWarning, Interrupted, printable
+from ..base.files import require_local
 from ..base.locks import alone
 from ..base.process import INTERRUPTED, interruptible, keep_freed
 from . import (  # noqa: F401  (each registers its commands)
@@ -115,6 +116,8 @@ def sole_writer(command: Command) -> AbstractContextManager[None]:
     With ``locks_out = False`` a command writes nothing, shares its folder, or locks it itself.
     """
     out = getattr(command, "out", None)
+    if isinstance(out, str | Path):
+        require_local(out)
     if not isinstance(out, Path) or not getattr(command, "locks_out", True):
         return nullcontext()
     is_folder = out.is_dir() or not (out.suffix or os.path.lexists(out))

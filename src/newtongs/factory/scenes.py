@@ -7,6 +7,7 @@ from functools import cached_property
 from pathlib import Path
 
 from ..base.errors import InputError, unknown_name
+from ..base.files import first_line
 from ..formats import sog
 from ..formats.files import READABLE
 from ..samples import SCENES, backdrop
@@ -85,17 +86,29 @@ def _sources(word: str, folder: Path) -> list[str]:
     """One name or file, or all splat files of a folder."""
     if word in SCENES:
         return [word]
-    path = folder / Path(word).expanduser()
-    if path.is_dir():
-        found = sorted(str(p) for p in path.iterdir() if p.name.lower().endswith(READABLE))
-        if not found:
-            raise InputError(f"scenes: no splat file in {path}; readable: {', '.join(READABLE)}")
-        return found
-    if path.is_file():
-        return [str(path)]
-    if not path.suffix:
+    try:
+        found = _files(folder / Path(word).expanduser())
+    except (OSError, RuntimeError, ValueError) as error:  # too long, of no user, with a NUL
+        if isinstance(error, InputError):
+            raise
+        reason = getattr(error, "strerror", None) or first_line(error)
+        raise InputError(f"scenes: {word[:60]!r} cannot be read: {reason}") from error
+    if not found and not Path(word).suffix:
         raise unknown_name("scene", word, SCENES)
-    raise InputError(f"scenes: {path} does not exist; paths are relative to the spec's folder")
+    if not found:
+        path = folder / word
+        raise InputError(f"scenes: {path} does not exist; paths are relative to the spec's folder")
+    return found
+
+
+def _files(path: Path) -> list[str]:
+    """A file, or all splat files of a folder; nothing where there is neither."""
+    if not path.is_dir():
+        return [str(path)] if path.is_file() else []
+    found = sorted(str(p) for p in path.iterdir() if p.name.lower().endswith(READABLE))
+    if not found:
+        raise InputError(f"scenes: no splat file in {path}; readable: {', '.join(READABLE)}")
+    return found
 
 
 def _stem(source: str) -> str:

@@ -2,7 +2,6 @@
 
 import hashlib
 import io
-import math
 import re
 import tarfile
 from collections.abc import Callable, Sequence
@@ -26,6 +25,7 @@ from .spec import Spec
 
 PARTS = "parts"  # folder of the parts of the index
 LOG = "log"  # folder of what differs between runs: time and memory
+LARGEST = 2.0**50  # of a number in the index, from which on halves are no longer exact
 LONE_SURROGATE = re.compile("[\ud800-\udfff]")  # JSON may hold one, UTF-8 cannot
 
 
@@ -97,7 +97,9 @@ def _is_row(row: Any) -> bool:
     if not isinstance(failures, list) or not all(map(_is_failure, failures)):
         return False
     cells = ((row.get(name), kind) for name, kind in COLUMNS.items() if name != "failures")
-    return row.get("made") is False or all(_is_cell(x, kind) for x, kind in cells)
+    if row.get("made") is False:
+        return True
+    return row.get("made") is True and all(_is_cell(x, kind) for x, kind in cells)
 
 
 def _is_failure(x: Any) -> bool:
@@ -107,11 +109,11 @@ def _is_failure(x: Any) -> bool:
 
 
 def _is_cell(x: Any, kind: str) -> bool:
-    """Whether a value is of the type of its column: text that can be written, finite numbers."""
+    """Whether a value is of the type of its column: text that can be written, usual numbers."""
     if kind == "string":
         return isinstance(x, str) and not LONE_SURROGATE.search(x)
-    whole = isinstance(x, int) and not isinstance(x, bool) and abs(x) < 2**63
-    return whole or (kind == "float64" and isinstance(x, float) and math.isfinite(x))
+    fits = isinstance(x, int) or (kind == "float64" and isinstance(x, float))
+    return fits and not isinstance(x, bool) and abs(x) < LARGEST
 
 
 @one_thread()

@@ -34,6 +34,7 @@ SPEC_BYTES = 1 << 20
 DEEPEST = 16  # parts of a key; ours have two
 DEEP_KEY = re.compile(rb"""(?:(?:[\w-]+|"[^"\n]*"|'[^'\n]*')[ \t]*\.[ \t]*){%d}""" % DEEPEST)
 MOST_FILMS, MOST_SHARDS = 10**8, 10**6
+MOST_SHARE = 1e6  # of a split, in whatever unit the others have
 MOST_PIXELS = 10**9  # of all frames of a view, which are labelled together
 SHIPPED = Path(__file__).parent / "specs"
 LONGEST_SHOWN = 60  # characters of a value in an error
@@ -388,9 +389,9 @@ def _check_splits(splits: Mapping[str, float]) -> None:
     for name, part in splits.items():
         if not name.isidentifier():
             raise InputError(f"splits: expected names such as train, got {name!r}")
-        if not is_number(part) or part <= 0:
+        if not is_number(part) or not 0 < part <= MOST_SHARE:
             raise InputError(f"splits.{name}: expected a fraction above 0, got {_short(part)}")
-    if not splits or not is_number(sum(splits.values())):
+    if not splits:
         raise InputError("splits: expected fractions, such as train = 0.8 and test = 0.2")
 
 

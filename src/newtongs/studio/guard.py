@@ -9,9 +9,8 @@ import hmac
 import http
 import re
 import secrets
-import tempfile
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -19,6 +18,7 @@ from urllib.parse import parse_qs, urlsplit
 
 from ..base.errors import InputError, argument
 from ..base.extras import optional
+from ..base.locks import scratch
 
 VISER = (1, 1)  # guard and uploads depend on internals of this version
 LOCAL = ("127.0.0.1", "localhost", "::1")
@@ -159,13 +159,10 @@ class Uploads:
         if not most > 0:
             raise InputError(f"{argument('max_upload')}: expected megabytes above 0, got {most:g}")
         self.most = int(most * MEGABYTE)
-        self._folder = tempfile.TemporaryDirectory(prefix="newtongs-studio-")
+        self._open = ExitStack()
+        self.folder: Path = self._open.enter_context(scratch())
+        """No other user can read it; what a killed studio left is removed by the next command."""
         self._count = self._stored = 0
-
-    @property
-    def folder(self) -> Path:
-        """The folder; no other user can read it."""
-        return Path(self._folder.name)
 
     def store(self, name: str, content: bytes) -> Path:
         """Write a file under a number; only the extension of its name is kept."""
@@ -234,4 +231,4 @@ class Uploads:
 
     def close(self) -> None:
         """Delete the folder with all files."""
-        self._folder.cleanup()
+        self._open.close()
