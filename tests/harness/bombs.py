@@ -30,7 +30,7 @@ sys.path.insert(0, str(Path(__file__).parent.parent))
 
 RATIO, BESIDE = 20, 1 << 30  # bytes that a file may take: 20 times its size, and 1 GB
 SECONDS = 20.0
-PATIENCE = 60.0  # seconds of the clock after which a reader that waits is killed
+PATIENCE = 240.0  # seconds of the clock after which a reader is killed; the machine may be busy
 ROOM = 6 << 30  # of address space beyond the beginning: what is asked for and not used is free
 
 
