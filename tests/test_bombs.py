@@ -13,6 +13,7 @@ import numpy as np
 import pytest
 import torch
 from export_samples import park
+from harness import bombs
 from test_formats import lgm_tensor
 
 from newtongs import GaussianNND
@@ -92,6 +93,21 @@ def test_a_byte_array_of_any_size_is_not_made(tmp_path):
     program = b"\x80\x02cbuiltins\nbytearray\n\x8a\x05" + (8 << 30).to_bytes(5, "little")
     pickled(tmp_path / "a.pt", program + b"\x85R.")
     refused(load_torch, tmp_path / "a.pt", "bytearray; only plain tensors are read")
+
+
+@pytest.mark.parametrize(
+    ("program", "named"),
+    [
+        (b"\x80\x02ctorch\n_utils._rebuild_sparse_tensor\n.", "_rebuild_sparse_tensor"),
+        (b"\x80\x02ctorch._utils\n_rebuild_tensor_v2.x\n.", "_rebuild_tensor_v2.x"),
+        (b"\x80\x02ccollections \nOrderedDict\n.", "OrderedDict"),
+        (b"\x80\x04\x8c\x08builtins\x8c\x09bytearray\x93.", "STACK_GLOBAL"),
+        (b"\x80\x02(ibuiltins\nbytearray\n.", "bytearray"),
+    ],
+)
+def test_no_way_of_naming_passes_the_list_of_names(tmp_path, program, named):
+    pickled(tmp_path / "a.pt", program)
+    refused(load_torch, tmp_path / "a.pt", f"{named}.*; only plain tensors are read")
 
 
 CLAIMS = [{"width": 10_000}, {"blocks": 10**9}, {"hidden": 30_000}, {"hypotheses": 10**7}]
@@ -274,3 +290,24 @@ def test_a_streamed_scene_names_one_file_in_many_ways(tmp_path):
     names = ["a/meta.json", "./a/meta.json", "a//meta.json"]
     (tmp_path / "lod-meta.json").write_text(json.dumps({"filenames": names, "tree": {}}))
     refused(load, tmp_path / "lod-meta.json", "lists a file twice")
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", bombs.BOMBS)
+def test_every_bomb_is_refused_or_read_within_the_rule(name):
+    """20 times its size and 1 GB, 20 s; each in a process of its own."""
+    found = bombs.defused(name)
+    assert not found.wrong, bombs.row(name, found)
+
+
+def test_names_in_files_are_no_orders_to_the_terminal(tmp_path):
+    from newtongs.base.files import array_headers
+
+    np.savez(tmp_path / "a.npz", **{"red\x1b[31m\x07\n\u202eframe_1": np.zeros((3, 14))})
+    assert len(array_headers(tmp_path / "a.npz")) == 1
+    with zipfile.ZipFile(tmp_path / "b.npz", "w", zipfile.ZIP_LZMA) as archive:
+        archive.writestr("red\x1b[31m\n\u202e.npy", b"x")
+    with pytest.raises(InputError) as caught:
+        array_headers(tmp_path / "b.npz")
+    assert r"red\x1b[31m\n\u202e.npy uses unsupported" in str(caught.value)
+    assert str(caught.value).isprintable()

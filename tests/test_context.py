@@ -511,6 +511,14 @@ def test_a_track_cannot_expand_without_limit(tmp_path):
         ('{"p": [[0, 1, 0], [0, 1, 0]], "times": [1, 1]}', "increasing times"),
         ('{"p": [[0, 1, 0], [0, 1, 0]], "fps": 0}', "fps: expected"),
         ('{"states": [[1, 2]]}', "expected shape"),
+        ('{"states": []}', "states: expected a row for each time, got the shape (0,)"),
+        ('{"states": 3}', "states: expected a row for each time, got the shape ()"),
+        ('{"p": [0, 1, 0]}', "p: expected a row for each time, got the shape (3,)"),
+        ('{"p": []}', "p: expected a row for each time"),
+        ('{"p": [[]]}', "p: expected a row for each time, got the shape (1, 0)"),
+        ('{"p": [[0, 1, 0]], "fps": [24, 25]}', "fps: expected"),
+        ('{"p": [[0, 1, 0]], "fps": "24"}', "fps: expected"),
+        ('{"p": [[0, 1, 0], [0, 1, 0]], "times": [0, 601]}', "up to 600 s, got 601 s"),
     ],
 )
 def test_continue_refuses(content, said, tmp_path, capsys):

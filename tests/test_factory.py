@@ -18,6 +18,7 @@ import numpy as np
 import psutil
 import pytest
 import torch
+from small_disks import files_up_to
 
 from newtongs.base import locks
 from newtongs.base.errors import InputError
@@ -32,9 +33,16 @@ from newtongs.factory.draws import draw, pushes_of
 from newtongs.factory.film import make_film
 from newtongs.factory.run import by_reason, check_same_spec, check_space, produce
 from newtongs.factory.sample import Clock, Refused, ViewQuality, frames_large, make_sample
-from newtongs.factory.scenes import SceneSource, divided, find_scenes, splits_of_shards, whole_parts
+from newtongs.factory.scenes import (
+    SceneSource,
+    divided,
+    find_scenes,
+    set_digest,
+    splits_of_shards,
+    whole_parts,
+)
 from newtongs.factory.shards import entry, is_done, make_shard, shards_of
-from newtongs.factory.spec import Numbers, Objects, Spec, load_spec, shipped
+from newtongs.factory.spec import Numbers, Objects, Spec, described, load_spec, shipped
 from newtongs.pipeline.source import floor_of, open_source
 
 TINY = """
@@ -236,6 +244,19 @@ def test_scenes_that_are_not_there_are_told_before_the_work(tmp_path):
         find_scenes(spec, folder)
 
 
+@pytest.mark.parametrize("word", ["é" * 9_000, "~nobody-of-this-name/a.ply", "a\0b.ply"])
+def test_what_is_no_path_is_one_line(tmp_path, word):
+    spec, home = spec_of(tmp_path)
+    with pytest.raises(InputError, match="scenes: ") as caught:
+        find_scenes(replace(spec, scenes=(word,)), home)
+    assert len(str(caught.value)) < 300
+
+
+def test_splits_of_any_size_are_one_line(tmp_path):
+    with pytest.raises(InputError, match=r"splits\.test: expected a fraction above 0"):
+        spec_of(tmp_path, TINY + "[splits]\ntrain = 1\ntest = 1e308")
+
+
 def test_a_folder_is_all_its_files_and_names_are_unique(tmp_path):
     (tmp_path / "captures").mkdir()
     for name in ("a.ply", "a.splat", "b.ply", "notes.txt"):
@@ -362,9 +383,109 @@ def test_another_spec_does_not_write_into_the_folder(films, tmp_path):
     _, _, out, _ = films
     other, _ = spec_of(tmp_path, TINY.replace("frames = 5", "frames = 6"))
     with pytest.raises(InputError, match="another spec"):
-        check_same_spec(out, other)
+        check_same_spec(out, other, {})
     with pytest.raises(InputError, match="another spec"):
         is_done(out, shards_of(other, find_scenes(other, tmp_path))[0], other.digest)
+
+
+def cut(path):
+    path.write_bytes(path.read_bytes()[:-512])
+
+
+def altered(path):
+    content = bytearray(path.read_bytes())
+    content[-3000] ^= 1
+    path.write_bytes(content)
+
+
+def unreadable_part(path):
+    part = path.parent / "parts" / f"{path.stem}.json"
+    tree = json.loads(part.read_text())
+    tree["rows"][0]["failures"] = [3]
+    part.write_text(json.dumps(tree))
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("spoil", [cut, altered, unreadable_part])
+def test_a_shard_that_is_not_as_it_was_written_is_made_again(films, tmp_path, spoil):
+    spec, home, out, _ = films
+    copy = tmp_path / "copy"
+    shutil.copytree(out, copy)
+    spoil(copy / "train-000001.tar")
+    assert produce(spec, home, copy, workers=1).kept == 1
+    assert digests(copy) == digests(out)
+
+
+@pytest.mark.parametrize("kind", ["mp4", "mp4_full"])
+def test_a_film_that_ffmpeg_could_not_finish_is_an_error(kind):
+    from newtongs.factory.encode import rgb
+
+    frames = np.random.default_rng(0).integers(0, 255, (9, 64, 64, 3), dtype=np.uint8)
+    with files_up_to(4096), pytest.raises(InputError, match="ffmpeg could not finish a film"):
+        rgb(frames, 24.0, kind)
+
+
+def test_a_film_of_fewer_frames_is_an_error(monkeypatch):
+    from newtongs.factory import encode
+
+    monkeypatch.setattr(encode, "count_frames", lambda path: 2)
+    with pytest.raises(InputError, match="ffmpeg wrote 2 of 3 frames"):
+        encode.mp4(np.zeros((3, 16, 16, 3), np.uint8), 24.0)
+
+
+def test_the_index_has_the_checksum_of_every_file(films):
+    import pyarrow.parquet as pq
+
+    _, _, out, _ = films
+    rows = {row["key"]: row for row in pq.read_table(out / "index.parquet").to_pylist()}
+    for path in out.glob("*.tar"):
+        with tarfile.open(path) as tar:
+            for member in tar:
+                key, _, name = member.name.partition(".")
+                found = hashlib.sha256(tar.extractfile(member).read()).hexdigest()
+                assert json.loads(rows[key]["sha256"])[name] == found
+
+
+def test_a_scene_that_has_changed_makes_no_set_of_two_scenes(tmp_path):
+    """Its file is named; without spec.json, a part tells it too."""
+    (tmp_path / "a.ply").write_bytes(b"one")
+    spec, home = spec_of(tmp_path, 'name = "x"\nscenes = ["a.ply", "bowling"]')
+    scenes, out = find_scenes(spec, home), tmp_path / "out"
+    contents, digest = {s.id: s.content for s in scenes}, set_digest(spec, scenes)
+    shard = shards_of(spec, scenes)[0]
+    (out / "parts").mkdir(parents=True)
+    (out / f"{shard.name}.tar").write_bytes(b"")
+    row = {"made": False, "failures": []}
+    part = {"digest": digest, "films": shard.films, "rows": [row] * shard.films}
+    part["tar"] = shard_files.fingerprint(out / f"{shard.name}.tar")
+    (out / "parts" / f"{shard.name}.json").write_text(json.dumps(part))
+    (out / "spec.json").write_text(json.dumps(described(spec, contents)))
+    check_same_spec(out, spec, contents)
+    assert is_done(out, shard, digest)
+
+    (tmp_path / "a.ply").write_bytes(b"two")
+    changed = find_scenes(spec, home)
+    with pytest.raises(InputError, match="the file of a has changed since"):
+        check_same_spec(out, spec, {s.id: s.content for s in changed})
+    with pytest.raises(InputError, match="other scenes"):
+        is_done(out, shard, set_digest(spec, changed))
+
+
+def test_a_scene_of_many_files_is_known_by_all_of_them(tmp_path):
+    for name in ("meta.json", "means.webp"):
+        (tmp_path / name).write_bytes(b"one")
+    before = SceneSource("a", str(tmp_path / "meta.json")).content
+    (tmp_path / "means.webp").write_bytes(b"two")
+    assert SceneSource("a", str(tmp_path / "meta.json")).content != before
+
+
+@pytest.mark.parametrize("text", ["[]", "{", '{"digest": 3, "scenes": []}', "[" * 99_999, '""'])
+def test_a_damaged_description_of_a_set_is_one_line(tmp_path, text):
+    spec, _ = spec_of(tmp_path)
+    (tmp_path / "spec.json").write_text(text)
+    with pytest.raises(InputError, match="damaged") as caught:
+        check_same_spec(tmp_path, spec, {})
+    assert "\n" not in str(caught.value)
 
 
 def test_lossless_pictures_come_back_bit_for_bit():

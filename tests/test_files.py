@@ -1,6 +1,7 @@
 """Files of any content: what is there to read, and that no half file is ever seen."""
 
 import os
+from pathlib import Path
 
 import pytest
 
@@ -61,3 +62,35 @@ def test_errors_are_one_line(tmp_path):
         foreign("x", "JSON"),
     ):
         raise RuntimeError("first\nsecond")
+
+
+@pytest.mark.parametrize(("mask", "mode"), [(0o022, 0o644), (0o027, 0o640), (0o002, 0o664)])
+def test_files_have_the_mode_that_the_user_asked_for(tmp_path, mask, mode):
+    before = os.umask(mask)
+    try:
+        write_atomically(tmp_path / "a", lambda f: f.write(b"x"))
+        assert os.umask(mask) == mask
+    finally:
+        os.umask(before)
+    assert (tmp_path / "a").stat().st_mode & 0o777 == mode
+
+
+@pytest.mark.parametrize("out", ["s3://bucket/films", "gs://bucket/x.ply"])
+def test_an_address_is_no_place_to_write_to(tmp_path, monkeypatch, capsys, out):
+    """A folder of the name s3: was made, and the films put there."""
+    from newtongs.cli import main
+
+    monkeypatch.chdir(tmp_path)
+    for words in (["factory", "small"], ["animate", "sunny_park"], ["data", "scene"]):
+        with pytest.raises(SystemExit) as stop:
+            main([*words, "--out", out])
+        assert stop.value.code == 2
+        assert f"cannot write to the address {out}: expected" in capsys.readouterr().err
+    with pytest.raises(InputError, match="cannot write to the address"):
+        write_atomically(Path(out), lambda f: f.write(b"x"))
+    assert not list(tmp_path.iterdir())
+
+
+def test_a_file_of_the_kernel_is_none():
+    with pytest.raises(InputError, match="is not a regular file"):
+        existing_file("/proc/kmsg")

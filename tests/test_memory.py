@@ -44,3 +44,29 @@ def peak(*words):
     _, status, used = os.wait4(child.pid, 0)
     assert os.waitstatus_to_exitcode(status) == 0
     return 1024 * used.ru_maxrss
+
+
+THREADS = """
+import re, sys, threading
+from concurrent.futures import ThreadPoolExecutor
+from newtongs.base.process import keep_freed
+keep_freed()
+import numpy as np
+
+def work(_):
+    return sum(x.sum() for x in [np.ones(200_000) for _ in range(30)])  # 48 MB
+
+pool, all_of_them = ThreadPoolExecutor(16), threading.Barrier(16)
+list(pool.map(lambda _: all_of_them.wait(), range(16)))
+for k in range(64):
+    pool.submit(work, k).result()
+print(int(re.search(r"VmRSS:\\s+(\\d+)", open("/proc/self/status").read())[1]) // 1024)
+"""
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="glibc's malloc")
+def test_memory_that_is_freed_is_kept_once_and_not_by_every_thread():
+    found = subprocess.run(
+        [sys.executable, "-c", THREADS], capture_output=True, text=True, check=True
+    )
+    assert int(found.stdout) < 200

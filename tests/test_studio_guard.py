@@ -2,11 +2,13 @@
 
 import asyncio
 import contextlib
+import re
 import socket
 import stat
 import time
 import urllib.error
 import urllib.request
+from importlib.resources import files
 
 import pytest
 
@@ -16,6 +18,7 @@ import websockets
 from viser import __version__ as viser_version
 
 from newtongs.base.errors import InputError
+from newtongs.base.locks import SCRATCH
 from newtongs.studio.guard import COOKIE, Guard, Uploads, known_viser
 
 
@@ -158,6 +161,7 @@ def test_uploads_are_private_numbered_and_gone_afterwards():
     uploads = Uploads(1.0)
     folder = uploads.folder
     assert stat.S_IMODE(folder.stat().st_mode) == 0o700
+    assert folder.name.startswith(SCRATCH)  # of a studio that was killed, the next command removes
     names = ["a.ply", "../../b.ply", "..\\c.PLY", "/etc/d.compressed.ply"]
     stored = [uploads.store(name, b"x") for name in names]
     assert [p.name for p in stored] == [
@@ -211,7 +215,7 @@ def test_a_transfer_that_announces_or_brings_too_much_is_dropped(studio):
     start("large", 2_000_000, 2)
     assert "large" not in held
     assert "up to 1 MB" in studio.page.panel.message.content
-    start("liar", 10, 3)
+    start("liar", 10, 1)
     assert "liar" in held
     send(
         _messages.FileTransferPart(
@@ -219,6 +223,120 @@ def test_a_transfer_that_announces_or_brings_too_much_is_dropped(studio):
         )
     )
     assert "liar" not in held
+
+    for name, size, parts in (("below", -1, 1), ("none", 5, -1), ("parts", 100, 10**6)):
+        start(name, size, parts)
+        assert name not in held
+    for k in range(20):
+        start(f"many_{k}", 10, 1)
+    assert len([name for name in held if name.startswith("many_")]) <= 8
+    for name in [*held]:
+        held.pop(name)
+
+
+def test_a_negative_size_leaves_no_room_for_a_large_one(studio):
+    """Sizes are added up: one below zero would let any other pass."""
+    from viser import _messages
+
+    gui = studio.server.gui
+    gui._current_file_upload_states["old"] = {"total_bytes": 0, "transferred_bytes": 0}
+    for name, size in (("below", -(10**12)), ("large", 2_000_000)):
+        message = _messages.FileTransferStartUpload(
+            source_component_uuid=studio.page.panel.upload._impl.uuid, transfer_uuid=name,
+            filename="a.ply", mime_type="", part_count=1, size_bytes=size,
+        )  # fmt: skip
+        for handle in gui._websock_interface._incoming_handlers[type(message)]:
+            handle(0, message)
+        assert name not in gui._current_file_upload_states
+    gui._current_file_upload_states.clear()
+
+
+def test_uploads_are_limited_together():
+    uploads = Uploads(0.001)
+    for _ in range(4):
+        uploads.store("a.ply", b"x" * 1000)
+    with pytest.raises(InputError, match="keeps uploads of up to 0 MB together"):
+        uploads.store("a.ply", b"x")
+    uploads.close()
+
+
+def test_no_message_opens_a_tunnel(studio):
+    from viser import _messages
+
+    assert _messages.ShareUrlRequest not in studio.server._websock_server._incoming_handlers
+
+
+def raw(studio, *headers):
+    """Status of a request with these header lines."""
+    lines = [b"GET / HTTP/1.1", *headers, b"", b""]
+    with contextlib.closing(
+        socket.create_connection(("127.0.0.1", studio.server.get_port()), 20)
+    ) as s:
+        s.sendall(b"\r\n".join(lines))
+        return int(s.recv(100).split()[1])
+
+
+@pytest.mark.parametrize(
+    "headers",
+    [
+        [b"Host: ["],
+        [b"Host: localhost", b"Host: localhost"],
+        [b"Host: localhost\xff"],
+        [b"Host: localhost;evil"],
+        [b"Host: localhost", b"Origin: http://["],
+        [b"Host: localhost", b"Cookie: newtongs_studio=\xff\xfe"],
+    ],
+)
+def test_malformed_headers_are_refused(studio, open_to_all, headers):
+    assert raw(open_to_all, *headers) == 403
+    assert raw(studio, *headers) in (403, 200 if b"Cookie" in headers[-1] else 403)
+
+
+def test_every_page_has_a_policy(studio):
+    """That of the studio loads nothing from elsewhere; those of files load and run nothing."""
+    from export_samples import park
+
+    from newtongs.exports.html import html_page
+    from newtongs.factory.spec import load_spec
+    from newtongs.factory.statistics import document
+
+    served = get(studio)[2]["Content-Security-Policy"]
+    port = studio.server.get_port()
+    assert served.startswith("default-src 'self' ")
+    assert f"ws://127.0.0.1:{port}" in served
+    assert "http" not in served
+    name = "Content-Security-Policy"
+    statistics = document(load_spec("small")[0], [], {}, [])
+    for page in (
+        statistics,
+        files("newtongs.paper.report").joinpath("page.html").read_text(),
+        html_page(park(2)).decode(),
+    ):
+        head = page[: page.index("<style>")]
+        assert "default-src 'none'" in head[head.index(name) :]
+    assert "script-src" not in statistics
+
+
+HOSTILE = "a`b```c<img src=x onerror=alert(1)>{alert(1)}\n```\n<b>.ply"
+
+
+def test_a_name_is_no_markup(studio):
+    """Viser compiles markdown with HTML and JavaScript in it."""
+    from newtongs import ObjectSpec
+    from newtongs.studio import Recipe, Session
+
+    page = studio.page
+    session = Session(Recipe("sunny_park", (ObjectSpec("id:0", velocity=(1, 0, 0)),)))
+    page.open(session, HOSTILE)
+    page.export_panel.on_lines(None)
+    summary, code = page.panel.summary, page.panel.command.content
+    page.session, page.shown = None, ""
+    assert type(summary).__name__ == "GuiHtmlHandle"
+    assert "<img" not in summary.content
+    assert "&lt;img" in summary.content
+    found = re.fullmatch(r"(`+)bash\n(.*)\n\1\n\n(`+)python\n(.*)\n\3", code, re.S)
+    assert found[1] not in found[2]
+    assert found[3] not in found[4]
 
 
 def test_a_hostile_file_is_a_red_line_and_the_page_lives(studio):

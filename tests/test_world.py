@@ -518,3 +518,13 @@ def test_collider_command_refuses_in_one_line(words, said, tmp_path, monkeypatch
     assert stop.value.code == 2
     assert said in error
     assert error.count("\n") == 1
+
+
+@pytest.mark.parametrize("height", [0, 1e-9])
+def test_a_shape_without_volume_is_one_line(height):
+    corners = np.array([[0, 0, 0], [1, 0, 0], [0, 0, 1], [0, height, 0]])
+    flat = Shape((1e-3 * corners,), np.zeros(3), np.eye(3) / 6)
+    body = Body(make_state(p=(0, 1.0, 0), s=(0.2, 0.2, 0.2)), flat)
+    with pytest.raises(InputError, match="MuJoCo cannot simulate these shapes") as caught:
+        Simulation([body])
+    assert "\n" not in str(caught.value)

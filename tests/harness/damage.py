@@ -3,7 +3,9 @@
 import gzip
 import io
 import json
+import math
 import re
+import tomllib
 import zipfile
 
 import numpy as np
@@ -139,6 +141,22 @@ def within_json(rng, content):
         # A copy of its text: a tree must not hold itself.
         holder[key] = json.loads(json.dumps(other[k]) if (other, k) != (holder, key) else "0")
     return json.dumps(tree).encode("utf-8", "replace")
+
+
+def within_toml(rng, content):
+    """The same with TOML, on a line for each key."""
+    tree = json.loads(within_json(rng, json.dumps(tomllib.loads(content.decode())).encode()))
+    return "".join(f"{k} = {_toml(v)}\n" for k, v in tree.items()).encode("utf-8", "replace")
+
+
+def _toml(x):
+    if isinstance(x, dict):
+        return "{" + ", ".join(f"{json.dumps(k)} = {_toml(v)}" for k, v in x.items()) + "}"
+    if isinstance(x, list):
+        return "[" + ", ".join(map(_toml, x)) + "]"
+    if isinstance(x, float) and not math.isfinite(x):
+        return str(x)
+    return json.dumps(x)
 
 
 def _places(tree):

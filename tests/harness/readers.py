@@ -13,7 +13,14 @@ import torch
 
 sys.path.insert(0, str(Path(__file__).parent.parent))
 
-from harness.damage import any_damage, within_gzip, within_header, within_json, within_zip
+from harness.damage import (
+    any_damage,
+    within_gzip,
+    within_header,
+    within_json,
+    within_toml,
+    within_zip,
+)
 from newtongs.base.errors import InputError
 
 PIXELS = 32
@@ -496,6 +503,101 @@ def go_on(folder: Path) -> Any:
     return _resume_point(_Files(folder, "val_id"), SplitPlan("val_id", 64))
 
 
+SPEC = """
+name = "x"
+scenes = ["bowling", "sunny_park", "park.ply"]
+count = 40
+size = [64, 48]
+rgb = "webp"
+[objects]
+select = ["id:0", "cluster:1"]
+loose = "all"
+[pushes]
+speed = {log = [0.5, 4.0]}
+spin = {normal = [0.0, 3.0]}
+heading = 90
+[materials]
+mass = {choice = [1, 2.5]}
+[dynamics]
+kinds = ["world", "motions"]
+motions = ["free_fall"]
+[cameras]
+paths = ["still", "orbit"]
+[splits]
+train = 0.8
+test = 0.2
+"""
+
+
+def spec_file(folder: Path) -> list[Path]:
+    """A spec with a bit of everything, and a file that it names."""
+    (folder / "park.ply").write_bytes(b"ply")
+    (folder / "a.toml").write_text(SPEC)
+    return [folder / "a.toml"]
+
+
+def read_spec(folder: Path) -> Any:
+    """The plan: what is drawn for the first films, and the shards."""
+    from newtongs.factory.draws import draw
+    from newtongs.factory.run import check_motions
+    from newtongs.factory.scenes import find_scenes, set_digest
+    from newtongs.factory.shards import shards_of
+    from newtongs.factory.spec import load_spec
+
+    spec, home = load_spec(folder / "a.toml")
+    check_motions(spec)
+    scenes = find_scenes(spec, home)
+    drawn = [draw(spec, scenes, number, 0) for number in range(3)]
+    return set_digest(spec, scenes), shards_of(spec, scenes), drawn
+
+
+def set_files(folder: Path) -> list[Path]:
+    """The records of a data set of one shard: its description, its part, its thumbnails."""
+    from newtongs.factory.scenes import find_scenes, set_digest
+    from newtongs.factory.shards import COLUMNS, Sample, fingerprint, shards_of, write_thumbs
+    from newtongs.factory.spec import described
+
+    spec = tiny_spec()
+    scenes = find_scenes(spec, folder)
+    (shard,) = shards_of(spec, scenes)
+    failure = {"scene": "bowling", "reason": "hardly seen", "line": "seen in 3 % of the frames"}
+    made = {name: "x" if kind == "string" else 1 for name, kind in COLUMNS.items()}
+    rows = [made | {"made": True, "failures": [failure]}, {"made": False, "failures": [failure]}]
+    (folder / "parts").mkdir()
+    (folder / f"{shard.name}.tar").write_bytes(b"x" * 512)
+    part = {"digest": set_digest(spec, scenes), "films": 2, "rows": rows}
+    part["tar"] = fingerprint(folder / f"{shard.name}.tar")
+    place = folder / "parts" / f"{shard.name}.json"
+    place.write_text(json.dumps(part))
+    write_thumbs(place.with_suffix(".png"), [Sample("x", {}, row, None) for row in rows])
+    (folder / "spec.json").write_text(json.dumps(described(spec, {"bowling": ""})))
+    return [place, folder / "spec.json", place, place.with_suffix(".png")]
+
+
+def tiny_spec() -> Any:
+    from newtongs.factory.spec import Spec
+
+    return Spec(name="x", scenes=("bowling",), count=2)
+
+
+def read_set(folder: Path) -> Any:
+    """What a rerun reads, and the index and the page that it writes."""
+    from newtongs.factory.run import check_same_spec
+    from newtongs.factory.scenes import find_scenes, set_digest
+    from newtongs.factory.shards import all_rows, is_done, shards_of, write_index
+    from newtongs.factory.statistics import write_statistics
+
+    spec = tiny_spec()
+    scenes = find_scenes(spec, folder)
+    shards = shards_of(spec, scenes)
+    check_same_spec(folder, spec, {"bowling": ""})
+    done = is_done(folder, shards[0], set_digest(spec, scenes))
+    rows = all_rows(folder, shards)
+    write_index(folder, rows)
+    write_statistics(folder, spec, rows, shards, {})
+    return done
+
+
 READERS = {
     "ply": scene_file("a.ply", make=plain_ply("<")),
     "ply-big-endian": scene_file("a.ply", make=plain_ply(">")),
@@ -535,5 +637,7 @@ READERS = {
     "manifests": Reader(manifests, read_manifests, any_damage),
     "animated-glb": Reader(animated_glb, read_animated_glb, within_header),
     "page": Reader(page_file, read_page, any_damage),
+    "spec": Reader(spec_file, read_spec, within_toml),
+    "set": Reader(set_files, read_set, within_json),
     "upload": Reader(lambda f: scene_file("x.spz").write(f), upload, within_gzip, sound_scene),
 }  # fmt: skip

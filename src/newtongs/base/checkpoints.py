@@ -9,7 +9,7 @@ from typing import Any
 from torch import Tensor
 
 from .errors import InputError
-from .files import parsed_json, write_atomically
+from .files import parsed_json, private_copy, write_atomically
 
 _DESCRIPTION = "newtongs"
 
@@ -31,7 +31,7 @@ def load_tensors(path: Path | str) -> tuple[dict[str, Tensor], dict[str, Any]]:
     if not path.is_file():
         raise InputError(f"no checkpoint {path}; give a .safetensors file made by newtongs train")
     try:
-        with safe_open(path, framework="pt") as f:
+        with private_copy(path) as copy, safe_open(copy, framework="pt") as f:
             tensors = {k: f.get_tensor(k) for k in f.keys()}  # noqa: SIM118  (not a mapping)
             description = parsed_json(path, (f.metadata() or {})[_DESCRIPTION])
         if not isinstance(description, dict):

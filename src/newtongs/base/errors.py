@@ -8,7 +8,15 @@ import difflib
 import re
 from collections.abc import Callable, Iterable
 
+MOST_SHOWN = 60  # characters of a name that is not known
+# What a terminal obeys and what reverses or breaks a line; names in files may hold any of it.
+CONTROLS = re.compile("[\x00-\x1f\x7f-\x9f\u2028-\u202e\u2066-\u2069\ud800-\udfff]")
 _MARK = "\ue000"  # private use: encloses the name of an argument in a message
+
+
+def printable(text: str) -> str:
+    """A line that a terminal shows and does not obey: control characters as escapes."""
+    return CONTROLS.sub(lambda found: repr(found[0])[1:-1], text)
 
 
 def argument(name: str, value: str = "") -> str:
@@ -25,7 +33,7 @@ class _Spelled(Exception):  # noqa: N818  (shared by an error and a warning)
     def spelled(self, spell: Callable[[str, str], str]) -> str:
         """The line, with every :func:`argument` as ``spell(name, value)`` writes it."""
         pattern = f"{_MARK}(.*?){_MARK}(.*?){_MARK}"
-        return re.sub(pattern, lambda found: spell(*found.groups()), super().__str__())
+        return printable(re.sub(pattern, lambda found: spell(*found.groups()), super().__str__()))
 
     def __str__(self) -> str:
         return self.spelled(lambda name, value: f"{name}={value}" if value else name)
@@ -45,7 +53,7 @@ class Interrupted(Exception):  # noqa: N818  (not an error: the run is saved and
 
 def unknown_name(kind: str, name: str, known: Iterable[str]) -> InputError:
     """An error for an unknown name that suggests the near miss."""
-    names = list(known)
+    names, name = list(known), name[:MOST_SHOWN]
     near = difflib.get_close_matches(name, names, n=3, cutoff=0.5)
     hint = f"did you mean {' or '.join(near)}?" if near else f"known: {', '.join(names)}"
     return InputError(f"unknown {kind} {name!r}; {hint}")

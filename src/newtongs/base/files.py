@@ -37,15 +37,16 @@ WRITABLE = (".ply", ".compressed.ply", ".spz", ".sog", ".splat", ".glb", ".compr
 
 SMALL = 64 << 20  # bytes that any file may expand to
 RATIO = 100  # beyond that, as many times its size
+MOST_COPIED = 1 << 30  # bytes of a file that is copied before it is mapped
 JSON_BYTES = 64 << 20  # of a description; those of captures have some 10,000
 MANY_BYTES = 20 * 10**9  # of output, beyond which a command asks before it writes
 ZEROS = bytes(1 << 20)
 
 STORED, DEFLATED = 0, 8  # how a zip may hold entries, as zipfile (slow to import) has it
-# A name in a pickle, as torch writes it; of text that looks so only these packages matter.
-NAMED = re.compile(rb"c((?:torch|builtins|__builtin__|collections|numpy|_codecs)[\w.]*)\n(\w+)\n")
+# Operations of a pickle by which it names what is to be called; torch writes the first alone.
+NAMING = ("GLOBAL", "STACK_GLOBAL", "INST", "OBJ", "EXT1", "EXT2", "EXT4")
 TENSORS = re.compile(
-    rb"torch [A-Z]\w*Storage|torch._utils _rebuild_(tensor_v2|parameter)|collections OrderedDict"
+    r"torch [A-Z]\w*Storage|torch._utils _rebuild_(tensor_v2|parameter)|collections OrderedDict"
 )
 MOST_ARRAYS = 100_000
 ADDRESS = re.compile(r"([a-zA-Z][\w+.-]+):/+")  # of the web; the drive C:/ has one letter
@@ -79,18 +80,33 @@ def is_address(path: Path | str) -> bool:
     return ADDRESS.match(str(path)) is not None and not os.path.exists(path)
 
 
+def web_address(path: Path | str) -> str:
+    """The address as it was given: a Path has merged its slashes."""
+    return ADDRESS.sub(r"\1://", str(path), count=1)
+
+
+def require_local(path: Path | str) -> None:
+    """Refuse the address of something on the web as a place to write to."""
+    if is_address(path):
+        raise InputError(
+            f"cannot write to the address {web_address(path)}: expected a place on this machine; "
+            "copy the result there afterwards, or mount the storage"
+        )
+
+
 def existing_file(path: Path | str, wanted: str = "a file") -> Path:
     """The path, if it is a readable file; ``wanted`` says what to give instead."""
     if is_address(path):
-        address = ADDRESS.sub(r"\1://", str(path), count=1)  # a Path has merged the slashes
         raise InputError(
-            f"expected {wanted} on this machine, got the address {address}; download it first"
+            f"expected {wanted} on this machine, got the address {web_address(path)}; "
+            "download it first"
         )
     path = Path(path)
     try:
         if path.is_dir():
             raise InputError(f"{path} is a folder; give {wanted}")
-        if path.exists() and not path.is_file():  # reading a pipe would wait for ever
+        kernel = os.path.realpath(path).startswith(("/proc/", "/sys/"))  # these never end, or wait
+        if path.exists() and (kernel or not path.is_file()):  # a pipe would be waited for too
             raise InputError(f"{path} is not a regular file; give {wanted}")
         with path.open("rb"):
             return path
@@ -111,6 +127,7 @@ def write_atomically(
         sync: flush the bytes to disk before the rename, so that a power cut loses no old file.
         what: word for the file in an error, such as "picture".
     """
+    require_local(path)
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
         handle, part = locked_part(path)
@@ -120,7 +137,7 @@ def write_atomically(
                 if sync:
                     f.flush()
                     os.fsync(f.fileno())
-            os.chmod(part, 0o644)
+            os.chmod(part, 0o666 & ~_umask())
             os.replace(part, path)
         except BaseException:
             os.unlink(part)
@@ -130,6 +147,13 @@ def write_atomically(
             raise
         named = f"{what} {path}" if what else f"{path}"
         raise InputError(f"cannot write {named}: {_reason(error)}") from error
+
+
+def _umask() -> int:
+    """What the user takes from new files; it can only be read by setting it."""
+    found = os.umask(0o077)
+    os.umask(found)
+    return found
 
 
 @contextmanager
@@ -230,16 +254,36 @@ def load_torch(path: Path) -> Any:
 
     import torch
 
-    with zipfile.ZipFile(path) as archive:
-        if any(info.compress_type != STORED for info in archive.infolist()):
-            raise InputError(f"{path}: torch files with compressed entries are not supported")
-        for info in archive.infolist():
-            if info.filename.endswith("data.pkl"):
-                _require_known_names(path, archive.read(info))
-    content = torch.load(path, map_location="cpu", mmap=True, weights_only=True)
+    with private_copy(path) as copy:
+        with zipfile.ZipFile(copy) as archive:
+            if any(info.compress_type != STORED for info in archive.infolist()):
+                raise InputError(f"{path}: torch files with compressed entries are not supported")
+            for info in archive.infolist():
+                if info.filename.endswith("data.pkl"):
+                    _require_known_names(path, archive.read(info))
+        content = torch.load(copy, map_location="cpu", mmap=True, weights_only=True)
     spanned = sum(x.numel() * x.element_size() for x in _tensors(content))
     afford(path, spanned, path.stat().st_size, f"tensors of {spanned:,} bytes")
     return content
+
+
+@contextmanager
+def private_copy(path: Path) -> Iterator[Path]:
+    """A copy in memory under a path of its own, for libraries that map the files they read.
+
+    If somebody cuts a file that is mapped, reading on kills the process. Where the system has no
+    such copies it is the path itself (Windows keeps mapped files from being cut), and above 1 GB:
+    data sets of the user's own, of which a part is read at a time.
+    """
+    possible = hasattr(os, "memfd_create") and os.path.isdir("/proc/self/fd")
+    if not possible or path.stat().st_size > MOST_COPIED:
+        yield path
+        return
+    with open(os.memfd_create("newtongs"), "wb") as out:
+        with path.open("rb") as f:
+            shutil.copyfileobj(f, out, len(ZEROS))
+        out.flush()
+        yield Path(f"/proc/self/fd/{out.fileno()}")
 
 
 def torch_content(path: Path, unusable: Callable[[Path, str], InputError]) -> Any:
@@ -255,11 +299,18 @@ def torch_content(path: Path, unusable: Callable[[Path, str], InputError]) -> An
 
 def _require_known_names(path: Path, pickled: bytes) -> None:
     """Refuse names from which torch would build something other than a plain tensor."""
-    for module, name in NAMED.findall(pickled):
-        if not TENSORS.fullmatch(module + b" " + name):
-            raise InputError(
-                f"{path} holds {module.decode()}.{name.decode()}; only plain tensors are read"
-            )
+    import pickletools
+
+    try:
+        for opcode, named, _ in pickletools.genops(pickled):
+            known = opcode.name == "GLOBAL" and TENSORS.fullmatch(str(named))
+            if opcode.name in NAMING and not known:
+                what = str(named or opcode.name).replace(" ", ".")
+                raise InputError(f"{path} holds {what:.80}; only plain tensors are read")
+    except InputError:
+        raise
+    except Exception as error:
+        raise InputError(f"{path}: its description of tensors is damaged") from error
 
 
 def _tensors(content: Any) -> Iterator["Tensor"]:

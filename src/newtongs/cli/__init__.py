@@ -15,7 +15,8 @@ from pathlib import Path
 from typing import NoReturn
 
 from .. import __version__
-from ..base.errors import InputError, InputWarning, Interrupted
+from ..base.errors import InputError, InputWarning, Interrupted, printable
+from ..base.files import require_local
 from ..base.locks import alone
 from ..base.process import INTERRUPTED, interruptible, keep_freed
 from . import (  # noqa: F401  (each registers its commands)
@@ -115,6 +116,8 @@ def sole_writer(command: Command) -> AbstractContextManager[None]:
     With ``locks_out = False`` a command writes nothing, shares its folder, or locks it itself.
     """
     out = getattr(command, "out", None)
+    if isinstance(out, str | Path):
+        require_local(out)
     if not isinstance(out, Path) or not getattr(command, "locks_out", True):
         return nullcontext()
     is_folder = out.is_dir() or not (out.suffix or os.path.lexists(out))
@@ -159,7 +162,7 @@ def stop(command: Command | None) -> NoReturn:
 
 def show_warning(message: Warning | str, *where: object) -> None:
     """Print a warning as one line, without its place in the code."""
-    line = message.spelled(as_flag) if isinstance(message, InputWarning) else message
+    line = message.spelled(as_flag) if isinstance(message, InputWarning) else str(message)
     print(f"newtongs: {line}", file=sys.stderr)
 
 
@@ -177,6 +180,6 @@ def one_reason(error: Exception) -> str:
         return error.spelled(as_flag)
     if not isinstance(error, OSError):
         return str(error)
-    where = f" {error.filename}" if error.filename else ""
-    reason = error.strerror or str(error).splitlines()[0]
+    where = f" {printable(str(error.filename))}" if error.filename else ""
+    reason = error.strerror or printable(str(error).splitlines()[0])
     return f"cannot read or write{where}: {reason}; finished files are kept"

@@ -6,7 +6,6 @@ request, compressed to about a third. The browser decompresses them.
 """
 
 import html
-import json
 import re
 from collections.abc import Sequence
 from pathlib import Path
@@ -16,7 +15,7 @@ import torch
 from torch import Tensor
 
 from ..base.errors import InputError
-from ..base.files import existing_file, foreign, silent, write_atomically
+from ..base.files import existing_file, foreign, parsed_json, silent, write_atomically
 from ..base.types import Progress
 from ..scene.animation import Animation, NodeTrack
 from ..scene.cameras import Camera
@@ -29,9 +28,8 @@ TEMPLATE = Path(__file__).with_name("player.html")
 WHITE = (1.0, 1.0, 1.0)
 EXACT_DEGREE = 1  # degree of colour in a page that is not compressed
 MANY = 300_000  # Gaussians from which a page is compressed by default
-BLANKS = re.compile(
-    rb'id="meta">(.*?)</script>\n<script type="text/plain" id="data">(.*?)</script>', re.S
-)
+META_BEGINS = b'id="meta">'
+DATA_BEGINS = b'</script>\n<script type="text/plain" id="data">'
 
 
 def write_html(
@@ -105,10 +103,13 @@ def read_html(path: Path | str) -> GaussianScene:
     """The Gaussians that a page of :func:`write_html` shows at the start, without object ids."""
     path = existing_file(path, "a page that newtongs wrote")
     with foreign(path, "a page of newtongs"):
-        found = BLANKS.search(path.read_bytes())
-        if found is None:
+        page = path.read_bytes()
+        _, begins, rest = page.partition(META_BEGINS)
+        meta, between, rest = rest.partition(DATA_BEGINS)
+        data, ends, _ = rest.partition(b"</script>")
+        if not (begins and between and ends):
             raise InputError(f"{path} is not a page that newtongs wrote, or of an older version")
-        return page_data.gaussians(page_data.from_text(found[2]), json.loads(found[1]))
+        return page_data.gaussians(path, page_data.from_text(data), parsed_json(path, meta))
 
 
 def _fill(*, title: str, meta: str, data: bytes) -> bytes:

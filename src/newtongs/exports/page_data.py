@@ -32,6 +32,7 @@ import math
 import zlib
 from collections.abc import Sequence
 from itertools import permutations
+from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -39,7 +40,8 @@ import torch
 from torch import Tensor
 
 from ..base import rotations
-from ..base.files import silent
+from ..base.errors import InputError
+from ..base.files import afford, allowance, silent
 from ..base.types import Array, Progress
 from ..formats.codebooks import Stacked, nearest_code, palette, size_codebook
 from ..formats.sog import every_third, thirds
@@ -53,6 +55,8 @@ IS_FORBIDDEN = np.isin(np.arange(128), FORBIDDEN)
 PLACES = (1 << 16) - 1  # along an axis
 GAUSSIANS_PER_ENTRY, LEAST_ENTRIES, MOST_ENTRIES = 64, 8192, 32768  # of the palette
 MEAN_PLANES = 6
+MOST_COEFFICIENTS = 15  # per channel, besides the constant one
+GAUSSIAN_BYTES = 56  # of a scene without view-dependent colour
 BLOCK = 1 << 18
 TEXT_BLOCK = 7 << 17  # bytes encoded at a time, as intermediates are eight times as large
 # Signs and order of the components of a quaternion times 1, i, j, k, so that component k is first.
@@ -246,9 +250,13 @@ def _palette(
 # --- decoding -------------------------------------------------------------------------------------
 
 
-def gaussians(data: bytes, meta: dict[str, Any]) -> GaussianScene:
-    """The Gaussians of a page as displayed, without object ids."""
-    unfolded = zlib.decompressobj().decompress(data)
+def gaussians(path: Path, data: bytes, meta: dict[str, Any]) -> GaussianScene:
+    """The Gaussians of a page as displayed, without object ids; ``path`` is for errors."""
+    n, k = meta["count"], meta["sh"]["coefficients"]
+    if not all(isinstance(x, int) and x >= 0 for x in (n, k)) or k > MOST_COEFFICIENTS:
+        raise InputError(f"{path}: expected numbers of Gaussians and coefficients; it is damaged")
+    afford(path, n * (GAUSSIAN_BYTES + 12 * k), len(data), f"{n:,} Gaussians")
+    unfolded = zlib.decompressobj().decompress(data, allowance(len(data)))
     return (_from_compressed if "codes" in meta else _from_exact)(_Taker(unfolded), meta)
 
 
@@ -295,9 +303,11 @@ def _from_compressed(take: _Taker, meta: dict[str, Any]) -> GaussianScene:
 
 
 def _from_steps(steps: Array, groups: list[dict[str, Any]]) -> Tensor:
-    out = []
+    out, counts = [], [group["count"] for group in groups]
+    if min(counts, default=0) < 0 or sum(counts) != len(steps):
+        raise ValueError("its groups do not have the Gaussians of the page")
     for group in groups:
-        first, low, high = group["first"], *np.array(group["ends"])
+        first, low, high = group["first"], *np.array(group["ends"], float).reshape(2, 3)
         keys = np.cumsum(steps[first : first + group["count"]], dtype=np.uint64)
         for start in range(0, len(keys), BLOCK):
             places = thirds(keys[start : start + BLOCK, None] >> np.arange(3, dtype=np.uint64))

@@ -26,7 +26,14 @@ from torch import Tensor
 
 from .. import __version__
 from ..base.errors import InputError
-from ..base.files import afford, array_headers, is_numbers, read_json, write_atomically
+from ..base.files import (
+    afford,
+    array_headers,
+    existing_file,
+    is_numbers,
+    read_json,
+    write_atomically,
+)
 from ..base.state import DIM, LAYOUT, State
 from ..formats.axes import OURS
 from ..formats.files import axes_of, load, save
@@ -211,6 +218,7 @@ def _checked_file(json_path: Path, entry: dict[str, Any]) -> Path:
     where = json_path.parent / entry["path"]
     if not where.is_file():
         raise InputError(f"{json_path} needs {where}, which is missing; restore it or move both")
+    existing_file(where, "the file that newtongs animate wrote")
     if where.stat().st_size != entry["bytes"] or _sha256(where) != entry["sha256"]:
         raise InputError(
             f"{where} has changed since {json_path} was written; restore it or animate again"

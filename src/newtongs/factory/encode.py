@@ -3,15 +3,15 @@
 import io
 import json
 from collections.abc import Callable, Mapping
-from fractions import Fraction
 from functools import partial
 from typing import Any
 
 import numpy as np
 
+from ..base.errors import InputError
 from ..base.locks import scratch
 from ..base.types import Array
-from ..render.video import MP4_COLOR, QUALITY, film_library
+from ..render.video import QUALITY, count_frames, film_library, write_h264
 from .spec import Rgb
 
 # The bytes would depend on the number of threads, and on the encoder's version if it were noted.
@@ -30,21 +30,12 @@ def mp4(frames: Array, fps: float, kept: tuple[str, str] = PLAYED) -> bytes:
 
     ``kept`` is the pixel format and the constant rate factor.
     """
-    ffmpeg = film_library("imageio_ffmpeg")
     with scratch() as folder:
         path = folder / "film.mp4"
-        writer = ffmpeg.write_frames(
-            str(path), (frames.shape[2], frames.shape[1]),
-            fps=Fraction(fps).limit_denominator(1001), codec="libx264", quality=None,
-            macro_block_size=1, pix_fmt_out=kept[0],
-            output_params=[*MP4_COLOR, "-crf", kept[1], *SAME_BYTES, "-movflags", "+faststart"],
-        )  # fmt: skip
-        writer.send(None)
-        try:
-            for frame in frames:
-                writer.send(np.ascontiguousarray(frame))
-        finally:
-            writer.close()
+        write_h264(path, frames, frames.shape[1:3], fps, *kept, SAME_BYTES)
+        found = count_frames(path)
+        if found != len(frames):
+            raise InputError(f"ffmpeg wrote {found} of {len(frames)} frames; run the command again")
         return path.read_bytes()
 
 

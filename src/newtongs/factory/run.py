@@ -1,19 +1,20 @@
 """Make a data set; what is already there is kept."""
 
 import json
+import os
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from ..base.errors import InputError, argument
-from ..base.files import free_bytes, silent, write_atomically
+from ..base.files import free_bytes, read_json, silent, write_atomically
 from ..base.types import Progress
 from .encode import text
 from .renderers import require_here
-from .scenes import SceneSource, find_scenes
+from .scenes import SceneSource, find_scenes, set_digest
 from .shards import LOG, Shard, all_rows, arrow, is_done, shards_of, write_index
 from .spec import Spec, described
 from .statistics import write_statistics
@@ -54,9 +55,11 @@ def produce(
     arrow()
     begun, scenes = time.perf_counter(), find_scenes(spec, folder)
     check_motions(spec)
-    check_same_spec(out, spec)
+    contents = {scene.id: scene.content for scene in scenes}
+    check_same_spec(out, spec, contents)
     shards = shards_of(spec, scenes)
-    missing = [s for s in shards if not is_done(out, s, spec.digest)]
+    digest = set_digest(spec, scenes)
+    missing = [s for s in shards if not is_done(out, s, digest)]
     check_space(out, spec, sum(s.films for s in missing))
     refused: dict[str, str] = {}
     if missing:
@@ -65,7 +68,7 @@ def produce(
         with engine(spec, workers, ray) as working:
             if spec.renderer == "gsplat":
                 working.try_out()
-            write_atomically(out / "spec.json", lambda f: f.write(text(described(spec))))
+            write_atomically(out / "spec.json", lambda f: f.write(text(described(spec, contents))))
             sweep(out, missing)
             needed = {s.split for s in missing}
             refused = working.prepare([s for s in scenes if s.split in needed], progress)
@@ -119,18 +122,24 @@ def check_motions(spec: Spec) -> None:
         motions.get(name)
 
 
-def check_same_spec(out: Path, spec: Spec) -> None:
-    """Check that the folder holds no other data set."""
-    try:
-        found = json.loads((out / "spec.json").read_bytes())
-    except FileNotFoundError:
+def check_same_spec(out: Path, spec: Spec, scenes: Mapping[str, str]) -> None:
+    """Check that the folder holds no other data set, and none of other ``scenes`` (hashes)."""
+    path, elsewhere = out / "spec.json", f"choose another folder with {argument('out')}"
+    if not os.path.lexists(path):
         return
-    except (OSError, ValueError) as error:
-        raise InputError(f"{out / 'spec.json'} cannot be read: {error}") from error
+    found = read_json(path)
+    if not isinstance(found, dict) or not isinstance(found.get("scenes", {}), dict):
+        raise InputError(f"{path} is no description of a data set; it is damaged; {elsewhere}")
     if found.get("digest") != spec.digest:
         raise InputError(
-            f"{out} holds a data set of another spec or version ({found.get('digest')}, this is "
-            f"{spec.digest}); choose another folder with {argument('out')}"
+            f"{out} holds a data set of another spec or version ({found.get('digest')!s:.40}, this "
+            f"is {spec.digest}); {elsewhere}"
+        )
+    known = found.get("scenes", {})
+    for name in sorted({*known} ^ {*scenes} | {n for n in known if known[n] != scenes.get(n)}):
+        raise InputError(
+            f"{out} holds films of other scenes: the file of {name} has changed since, or is new "
+            f"or gone; restore it, or {elsewhere}"
         )
 
 

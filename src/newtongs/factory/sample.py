@@ -1,5 +1,7 @@
 """One sample: draw, simulate, check the views, label, encode; redraw what cannot be used."""
 
+import hashlib
+import json
 import os
 import time
 from collections.abc import Callable, Mapping
@@ -302,6 +304,11 @@ def _rounded(x: Any) -> Any:
     return [_rounded(y) for y in x] if isinstance(x, list | tuple) else x
 
 
+def _digests(files: Mapping[str, bytes]) -> str:
+    """SHA-256 of each file by name, as JSON."""
+    return json.dumps({name: hashlib.sha256(data).hexdigest() for name, data in files.items()})
+
+
 def _row(
     spec: Spec, film: Film, prepared: Prepared, labels: list[ViewLabels], sights: list[ViewQuality],
     failures: list[dict[str, Any]], files: dict[str, bytes],
@@ -321,5 +328,5 @@ def _row(
         "least_seen": round(min(view.seen for view in sights), 4), "covered": round(covered, 6),
         "views": "+".join(view.path for view in drawn.views),
         "bytes": sum(map(len, files.values())), "caption": caption(film, prepared.source),
-        "failures": failures,
+        "sha256": _digests(files), "failures": failures,
     }  # fmt: skip

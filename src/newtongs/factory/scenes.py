@@ -3,9 +3,12 @@
 import hashlib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 
 from ..base.errors import InputError, unknown_name
+from ..base.files import first_line
+from ..formats import sog
 from ..formats.files import READABLE
 from ..samples import SCENES, backdrop
 from .spec import Spec
@@ -39,9 +42,33 @@ class SceneSource:
         """What a sample records about it; a file by its hash, since names are not unique."""
         if self.ours:
             return {"scene": self.id, "made_by": "newtongs, procedural; no third-party asset"}
-        with open(self.source, "rb") as f:
-            digest = hashlib.file_digest(f, "sha256").hexdigest()
-        return {"scene": self.id, "file": Path(self.source).name, "sha256": digest}
+        return {"scene": self.id, "file": Path(self.source).name, "sha256": self.content}
+
+    @cached_property
+    def content(self) -> str:
+        """SHA-256 of the file, or of all files of a folder that is one scene; "" if built in."""
+        if self.ours:
+            return ""
+        path = sog.entry(self.source)
+        if path.name.lower() not in (sog.META, sog.STREAMED):
+            return _sha256(path)
+        beside = sorted(p for p in path.parent.rglob("*") if p.suffix in (".json", ".webp"))
+        named = [f"{p.relative_to(path.parent).as_posix()} {_sha256(p)}" for p in beside]
+        return hashlib.sha256("\n".join(named).encode()).hexdigest()
+
+
+def _sha256(path: Path) -> str:
+    try:
+        with path.open("rb") as f:
+            return hashlib.file_digest(f, "sha256").hexdigest()
+    except OSError as error:  # the scene is left out, with this reason, when it is prepared
+        return str(error.strerror)
+
+
+def set_digest(spec: Spec, scenes: Sequence[SceneSource]) -> str:
+    """Hash of all that decides the films of a data set: its spec, and the content of its scenes."""
+    contents = "\n".join(f"{scene.id} {scene.content}" for scene in scenes)
+    return hashlib.sha256(f"{spec.digest}\n{contents}".encode()).hexdigest()[:16]
 
 
 def find_scenes(spec: Spec, folder: Path) -> list[SceneSource]:
@@ -59,17 +86,29 @@ def _sources(word: str, folder: Path) -> list[str]:
     """One name or file, or all splat files of a folder."""
     if word in SCENES:
         return [word]
-    path = folder / Path(word).expanduser()
-    if path.is_dir():
-        found = sorted(str(p) for p in path.iterdir() if p.name.lower().endswith(READABLE))
-        if not found:
-            raise InputError(f"scenes: no splat file in {path}; readable: {', '.join(READABLE)}")
-        return found
-    if path.is_file():
-        return [str(path)]
-    if not path.suffix:
+    try:
+        found = _files(folder / Path(word).expanduser())
+    except (OSError, RuntimeError, ValueError) as error:  # too long, of no user, with a NUL
+        if isinstance(error, InputError):
+            raise
+        reason = getattr(error, "strerror", None) or first_line(error)
+        raise InputError(f"scenes: {word[:60]!r} cannot be read: {reason}") from error
+    if not found and not Path(word).suffix:
         raise unknown_name("scene", word, SCENES)
-    raise InputError(f"scenes: {path} does not exist; paths are relative to the spec's folder")
+    if not found:
+        path = folder / word
+        raise InputError(f"scenes: {path} does not exist; paths are relative to the spec's folder")
+    return found
+
+
+def _files(path: Path) -> list[str]:
+    """A file, or all splat files of a folder; nothing where there is neither."""
+    if not path.is_dir():
+        return [str(path)] if path.is_file() else []
+    found = sorted(str(p) for p in path.iterdir() if p.name.lower().endswith(READABLE))
+    if not found:
+        raise InputError(f"scenes: no splat file in {path}; readable: {', '.join(READABLE)}")
+    return found
 
 
 def _stem(source: str) -> str:

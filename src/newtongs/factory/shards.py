@@ -1,7 +1,8 @@
 """Shards: tar files of samples. A shard is complete once its part of the index is written."""
 
+import hashlib
 import io
-import json
+import re
 import tarfile
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -13,17 +14,19 @@ import numpy as np
 
 from ..base.errors import InputError, argument
 from ..base.extras import optional
-from ..base.files import write_atomically
+from ..base.files import read_json, write_atomically
 from ..base.process import one_thread, peak_memory
 from ..render.video import write_png
 from .encode import text
 from .renderers import try_out
 from .sample import THUMB, Clock, Load, Sample, make_sample
-from .scenes import SceneSource, splits_of_shards
+from .scenes import SceneSource, set_digest, splits_of_shards
 from .spec import Spec
 
 PARTS = "parts"  # folder of the parts of the index
 LOG = "log"  # folder of what differs between runs: time and memory
+LARGEST = 2.0**50  # of a number in the index, from which on halves are no longer exact
+LONE_SURROGATE = re.compile("[\ud800-\udfff]")  # JSON may hold one, UTF-8 cannot
 
 
 @dataclass(frozen=True)
@@ -56,25 +59,61 @@ def shards_of(spec: Spec, scenes: Sequence[SceneSource]) -> list[Shard]:
 
 
 def is_done(out: Path, shard: Shard, digest: str) -> bool:
-    """Whether the shard is there and complete."""
-    part = read_part(out, shard)
-    if part is None or not (out / f"{shard.name}.tar").is_file():
+    """Whether the shard is there, complete, and as it was written."""
+    part, tar = read_part(out, shard), out / f"{shard.name}.tar"
+    if part is None or not tar.is_file():
         return False
     if part.get("digest") != digest:
         raise InputError(
-            f"{out / shard.name}.tar was made by another spec; choose another folder with "
-            f"{argument('out')}"
+            f"{out / shard.name}.tar was made of another spec, or of other scenes; choose another "
+            f"folder with {argument('out')}"
         )
-    return part.get("films") == shard.films
+    size, wanted = tar.stat().st_size, part.get("tar")
+    same_size = isinstance(wanted, dict) and wanted.get("bytes") == size  # reads no large file
+    return part.get("films") == shard.films and same_size and wanted == fingerprint(tar)
+
+
+def fingerprint(tar: Path) -> dict[str, Any]:
+    """Size and hash of a shard."""
+    with tar.open("rb") as f:
+        digest = hashlib.file_digest(f, "sha256").hexdigest()
+    return {"bytes": tar.stat().st_size, "sha256": digest}
 
 
 def read_part(out: Path, shard: Shard) -> dict[str, Any] | None:
     """The shard's part of the index; None where it is missing or damaged."""
     try:
-        found = json.loads((out / PARTS / f"{shard.name}.json").read_bytes())
-    except (OSError, ValueError):
+        found = read_json(out / PARTS / f"{shard.name}.json")
+    except InputError:
         return None
-    return found if isinstance(found, dict) else None
+    rows = found.get("rows") if isinstance(found, dict) else None
+    good = isinstance(rows, list) and len(rows) == shard.films and all(map(_is_row, rows))
+    return found if good else None
+
+
+def _is_row(row: Any) -> bool:
+    """Whether a row of a part has all that the index and the summary read."""
+    failures = row.get("failures") if isinstance(row, dict) else None
+    if not isinstance(failures, list) or not all(map(_is_failure, failures)):
+        return False
+    cells = ((row.get(name), kind) for name, kind in COLUMNS.items() if name != "failures")
+    if row.get("made") is False:
+        return True
+    return row.get("made") is True and all(_is_cell(x, kind) for x, kind in cells)
+
+
+def _is_failure(x: Any) -> bool:
+    return isinstance(x, dict) and all(
+        _is_cell(x.get(name), "string") for name in ("scene", "reason", "line")
+    )
+
+
+def _is_cell(x: Any, kind: str) -> bool:
+    """Whether a value is of the type of its column: text that can be written, usual numbers."""
+    if kind == "string":
+        return isinstance(x, str) and not LONE_SURROGATE.search(x)
+    fits = isinstance(x, int) or (kind == "float64" and isinstance(x, float))
+    return fits and not isinstance(x, bool) and abs(x) < LARGEST
 
 
 @one_thread()
@@ -106,7 +145,8 @@ def make_shard(
     write_atomically(out / f"{shard.name}.tar", write, sync=True, what="shard")
     write_thumbs(out / PARTS / f"{shard.name}.png", samples)
     rows = [sample.row | {"shard": f"{shard.name}.tar"} for sample in samples]
-    part = {"digest": spec.digest, "films": shard.films, "rows": rows}
+    tar = fingerprint(out / f"{shard.name}.tar")
+    part = {"digest": set_digest(spec, scenes), "films": shard.films, "tar": tar, "rows": rows}
     write_atomically(out / PARTS / f"{shard.name}.json", lambda f: f.write(text(part)))
     return write_log(out, shard, clock, samples, drawn_by)
 
@@ -145,7 +185,8 @@ COLUMNS = {
     "dynamics": "string", "motion": "string", "views": "string", "attempt": "int64",
     "objects": "int64", "pushed": "int64", "top_speed": "float64", "contacts": "int64",
     "contacts_among_objects": "int64", "impulse": "float64", "least_seen": "float64",
-    "covered": "float64", "bytes": "int64", "caption": "string", "failures": "string",
+    "covered": "float64", "bytes": "int64", "caption": "string", "sha256": "string",
+    "failures": "string",
 }  # fmt: skip
 
 

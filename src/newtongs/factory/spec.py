@@ -10,6 +10,8 @@ Whatever varies from film to film is a distribution, see :class:`Numbers`.
 import hashlib
 import json
 import math
+import re
+import sys
 import tomllib
 from collections.abc import Mapping
 from dataclasses import dataclass, field, fields, is_dataclass
@@ -20,7 +22,7 @@ import numpy as np
 
 from .. import __version__
 from ..base.errors import InputError, unknown_name
-from ..base.files import existing_file
+from ..base.files import existing_file, first_line
 
 Kind: TypeAlias = Literal["world", "learned", "analytic", "paper", "motions"]
 CameraPath: TypeAlias = Literal["still", "orbit", "follow"]
@@ -28,7 +30,14 @@ Aim: TypeAlias = Literal["free", "loose"]
 Rgb: TypeAlias = Literal["mp4", "mp4_full", "webp"]
 Renderer: TypeAlias = Literal["ewa", "gsplat", "steady"]
 
+SPEC_BYTES = 1 << 20
+DEEPEST = 16  # parts of a key; ours have two
+DEEP_KEY = re.compile(rb"""(?:(?:[\w-]+|"[^"\n]*"|'[^'\n]*')[ \t]*\.[ \t]*){%d}""" % DEEPEST)
+MOST_FILMS, MOST_SHARDS = 10**8, 10**6
+MOST_SHARE = 1e6  # of a split, in whatever unit the others have
+MOST_PIXELS = 10**9  # of all frames of a view, which are labelled together
 SHIPPED = Path(__file__).parent / "specs"
+LONGEST_SHOWN = 60  # characters of a value in an error
 MOST_OBJECTS = 250  # ids of a picture are bytes
 
 # --- numbers --------------------------------------------------------------------------------------
@@ -68,7 +77,7 @@ class Numbers:
         if isinstance(given, list | tuple):
             return cls("uniform", _checked(given, where, 2)).ordered(where)
         if not isinstance(given, dict) or len(given) != 1:
-            raise InputError(f"{where}: expected {HOW}, got {given!r}")
+            raise InputError(f"{where}: expected {HOW}, got {_short(given)}")
         ((word, numbers),) = given.items()
         if word not in WORDS:
             raise unknown_name(f"distribution in {where}", word, WORDS)
@@ -115,13 +124,13 @@ class Numbers:
 
 def is_number(x: Any) -> bool:
     """Whether a value is a finite number."""
-    return isinstance(x, int | float) and not isinstance(x, bool) and math.isfinite(x)
+    return isinstance(x, int | float) and not isinstance(x, bool) and abs(x) <= sys.float_info.max
 
 
 def _checked(numbers: Any, where: str, count: int | None) -> tuple[float, ...]:
     fits = isinstance(numbers, list | tuple) and len(numbers) > 0 and all(map(is_number, numbers))
     if not fits or (count is not None and len(numbers) != count):
-        raise InputError(f"{where}: expected {HOW}, got {numbers!r}")
+        raise InputError(f"{where}: expected {HOW}, got {_short(numbers)}")
     return tuple(float(x) for x in numbers)
 
 
@@ -135,7 +144,7 @@ TUMBLING, COMMON, FROM_ABOVE = (
     Numbers.between(8, 40),
 )
 ONE, FIFTH = Numbers.fixed(1), Numbers.fixed(0.2)
-FORMAT = 5  # version of the shards: a change gives the same spec other bytes
+FORMAT = 6  # version of the shards: a change gives the same spec other bytes
 
 
 @dataclass(frozen=True)
@@ -297,7 +306,7 @@ def plain(x: Any) -> Any:
 
 def check(spec: Spec) -> None:
     """Raise an error for the first value that is not allowed."""
-    between("count", spec.count, 1, 10**9)
+    between("count", spec.count, 1, MOST_FILMS)
     between("seed", spec.seed, 0, 2**63)
     between("films_a_shard", spec.films_a_shard, 1, 10_000)
     between("frames", spec.frames, 2, 10_000)
@@ -313,6 +322,8 @@ def check(spec: Spec) -> None:
         between("size", side, 16, 4096)
         if side % 2:
             raise InputError(f"size: expected even numbers, as mp4 needs them, got {side}")
+    between("count / films_a_shard", spec.count / spec.films_a_shard, 0, MOST_SHARDS)
+    between("pixels of all frames of a view", spec.frames * math.prod(spec.size), 1, MOST_PIXELS)
     if not spec.scenes:
         raise InputError("scenes: expected at least one name, file or folder, got none")
     if not spec.name or any(c in spec.name for c in "/\\"):
@@ -325,7 +336,16 @@ def check(spec: Spec) -> None:
 def between(name: str, value: float, low: float, high: float) -> None:
     """Raise an error for a number outside its bounds."""
     if not low <= value <= high:
-        raise InputError(f"{name}: expected {low:g} to {high:g}, got {value:g}")
+        raise InputError(f"{name}: expected {low:g} to {high:g}, got {_short(value)}")
+
+
+def _short(value: Any) -> str:
+    """A value for an error; an integer may be too large for a float, or have any length."""
+    try:
+        text = f"{value:g}" if is_number(value) else repr(value)
+    except ValueError:  # Python writes no number of thousands of digits
+        return "a number of thousands of digits"
+    return text if len(text) <= LONGEST_SHOWN else f"{text[:LONGEST_SHOWN]}..."
 
 
 def _check_drawn(spec: Spec) -> None:
@@ -369,10 +389,10 @@ def _check_splits(splits: Mapping[str, float]) -> None:
     for name, part in splits.items():
         if not name.isidentifier():
             raise InputError(f"splits: expected names such as train, got {name!r}")
-        if not is_number(part) or part <= 0:
-            raise InputError(f"splits.{name}: expected a fraction above 0, got {part!r}")
+        if not is_number(part) or not 0 < part <= MOST_SHARE:
+            raise InputError(f"splits.{name}: expected a fraction above 0, got {_short(part)}")
     if not splits:
-        raise InputError("splits: expected at least one, such as train = 1.0")
+        raise InputError("splits: expected fractions, such as train = 0.8 and test = 0.2")
 
 
 # --- from a file ----------------------------------------------------------------------------------
@@ -393,15 +413,28 @@ def load_spec(given: Path | str, **changes: Any) -> tuple[Spec, Path]:
     elif not path.suffix and not path.exists():
         raise unknown_name("spec", str(given), [*shipped(), "or a file SPEC.toml"])
     path = existing_file(path, "a spec, a TOML file")
-    try:
-        tree = tomllib.loads(path.read_text(encoding="utf-8"))
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
-        raise InputError(f"{path} is not valid TOML: {error}") from error
+    tree = read_toml(path)
     tree |= {name: value for name, value in changes.items() if value is not None}
     try:
         return parse(Spec, tree), path.parent
     except InputError as error:
         raise InputError(f"{path}: {error}") from error
+
+
+def read_toml(path: Path) -> dict[str, Any]:
+    """The content of a TOML file, refused where it is invalid, too long, or nested too deep."""
+    with path.open("rb") as f:
+        raw = f.read(SPEC_BYTES + 1)
+    if len(raw) > SPEC_BYTES:
+        raise InputError(f"{path}: expected a spec of up to {SPEC_BYTES:,} bytes")
+    if DEEP_KEY.search(raw):  # the parser's memory grows with the square of the depth
+        raise InputError(f"{path}: a key has more than {DEEPEST} parts; it is no spec")
+    try:
+        return tomllib.loads(raw.decode())
+    except RecursionError as error:
+        raise InputError(f"{path} is not valid TOML: it is nested too deep") from error
+    except ValueError as error:
+        raise InputError(f"{path} is not valid TOML: {first_line(error)}") from error
 
 
 def parse(kind: type, table: Mapping[str, Any], where: str = "") -> Any:
@@ -436,13 +469,13 @@ def _value(hint: Any, value: Any, where: str) -> Any:
         return dict(_table(value, where))
     if not isinstance(value, hint) or (hint is int and isinstance(value, bool)):
         kind = IN_WORDS.get(hint, hint.__name__)
-        raise InputError(f"{where}: expected {kind}, got {value!r}")
+        raise InputError(f"{where}: expected {kind}, got {_short(value)}")
     return value
 
 
 def _table(value: Any, where: str) -> Mapping[str, Any]:
     if not isinstance(value, Mapping):
-        raise InputError(f"{where}: expected a table [{where}], got {value!r}")
+        raise InputError(f"{where}: expected a table [{where}], got {_short(value)}")
     return value
 
 
@@ -457,7 +490,7 @@ def _tuple(kinds: tuple[Any, ...], value: Any, where: str) -> tuple[Any, ...]:
     endless = kinds[-1] is Ellipsis
     if not isinstance(value, list | tuple) or not (endless or len(value) == len(kinds)):
         count = "a list" if endless else f"{len(kinds)} values"
-        raise InputError(f"{where}: expected {count}, got {value!r}")
+        raise InputError(f"{where}: expected {count}, got {_short(value)}")
     each = (kinds[0],) * len(value) if endless else kinds
     return tuple(_value(kind, x, where) for kind, x in zip(each, value, strict=True))
 
@@ -472,6 +505,9 @@ def _either(kinds: tuple[Any, ...], value: Any, where: str) -> Any:
     raise last
 
 
-def described(spec: Spec) -> dict[str, Any]:
-    """What the data set's spec.json holds."""
-    return {"newtongs": __version__, "digest": spec.digest, "spec": spec.to_json()}
+def described(spec: Spec, scenes: Mapping[str, str]) -> dict[str, Any]:
+    """What the data set's spec.json holds; ``scenes`` are the hashes of their files by name."""
+    return {
+        "newtongs": __version__, "digest": spec.digest, "scenes": dict(scenes),
+        "spec": spec.to_json(),
+    }  # fmt: skip

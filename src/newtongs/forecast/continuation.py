@@ -25,7 +25,7 @@ from torch import Tensor
 
 from .. import __version__
 from ..base import rotations
-from ..base.errors import InputError
+from ..base.errors import InputError, argument
 from ..base.files import afford, array_headers, existing_file, foreign, is_numbers, read_json
 from ..base.state import DEFAULT_MATERIAL, DIM, LAYOUT, State, as_states, make
 from ..base.types import StateTensor, Times
@@ -44,6 +44,9 @@ FPS = 24.0
 STAND_IN = 0.25  # scale of an object whose positions alone are known
 UNEXPLAINED = 0.5  # of the object's scale: misfit to the observed positions above which we warn
 LONGEST = 60.0  # seconds
+MOST_SECONDS = 600.0  # of a track, as of an animation; the model reads two thirds of one
+MOST_STATES = 20_000
+MOST_FRAMES = 100_000  # of the output
 DISC = 8.0  # radius of the floor in the picture, in scales of the object
 
 
@@ -81,6 +84,8 @@ def _read_arrays(path: Path) -> dict[str, npt.NDArray[Any]]:
     found = {k: h for k, h in array_headers(path).items() if k in known and is_numbers(h)}
     count = sum(math.prod(shape) for shape, _ in found.values())
     afford(path, 8 * count, path.stat().st_size, f"{count:,} numbers")
+    if count > MOST_STATES * (DIM + 1):
+        raise InputError(f"{path}: expected up to {MOST_STATES:,} states; give a part of the track")
     with np.load(path, allow_pickle=False) as file:
         return {name: file[name] for name in found}
 
@@ -92,7 +97,13 @@ def _fields(path: Path, content: object) -> Observed:
             f'{path}: expected "states" (T, {DIM}) or "p" (T, 3), and "times" or "fps"'
         )
     arrays = {k: _array(path, k, content[k]) for k in content if k in (*LAYOUT, "states", "times")}
-    count = len(arrays["states"] if "states" in arrays else arrays["p"])
+    first = "states" if "states" in arrays else "p"
+    if arrays[first].dim() != 2 or not arrays[first].numel():
+        raise InputError(
+            f"{path}: {first}: expected a row for each time, got the shape "
+            f"{tuple(arrays[first].shape)}"
+        )
+    count = len(arrays[first])
     times = _times(path, arrays.get("times"), content.get("fps", FPS), count)
     states = arrays.get("states")
     if states is None:
@@ -101,6 +112,8 @@ def _fields(path: Path, content: object) -> Observed:
 
 
 def _array(path: Path, name: str, value: Any) -> Tensor:
+    if isinstance(value, list) and len(value) > MOST_STATES:
+        raise InputError(f"{path}: expected up to {MOST_STATES:,} states; give a part of the track")
     with foreign(path, f"a track ({name})"):
         x = torch.from_numpy(np.asarray(value, dtype=np.float64))
     if not torch.isfinite(x).all():
@@ -110,11 +123,17 @@ def _array(path: Path, name: str, value: Any) -> Tensor:
 
 def _times(path: Path, times: Tensor | None, fps: Any, count: int) -> Times:
     if times is None:
-        if not isinstance(fps, int | float | np.ndarray) or not 0 < float(fps) <= 1000:
-            raise InputError(f"{path}: fps: expected up to 1000 frames per second, got {fps!r}")
-        return torch.arange(count, dtype=torch.float64) / float(fps)
+        rate = np.asarray(fps).reshape(-1)
+        if rate.size != 1 or rate.dtype.kind not in "iuf" or not 0 < float(rate[0]) <= 1000:
+            raise InputError(f"{path}: fps: expected up to 1000 frames per second, got {fps!r:.40}")
+        times = torch.arange(count, dtype=torch.float64) / float(rate[0])
     if times.shape != (count,) or not bool((times.diff() > 0).all()):
         raise InputError(f"{path}: expected {count} increasing times, one for each state")
+    if float(times[-1] - times[0]) > MOST_SECONDS:
+        raise InputError(
+            f"{path}: expected up to {MOST_SECONDS:g} s, got {float(times[-1] - times[0]):g} s; "
+            "give a part of the track"
+        )
     return times - times[0]
 
 
@@ -172,6 +191,11 @@ def continue_track(
     world = observed.world or WorldFrame.identity()
     seen = world.state_to_physics(observed.states.double())
     end = float(observed.times[-1]) + seconds
+    if end * fps > MOST_FRAMES:
+        raise InputError(
+            f"expected up to {MOST_FRAMES:,} frames, got {end * fps:,.0f}: the track takes "
+            f"{end - seconds:g} s; give a part of it, or a smaller {argument('fps')}"
+        )
     times = torch.arange(int(end * fps + 1e-6) + 1, dtype=torch.float64) / fps
     misfit, states = continued(model, seen, observed.times, times)
     if misfit > UNEXPLAINED * float(State(seen[0]).s.mean()):

@@ -7,8 +7,8 @@ and contains either
 * an array ``(N, 14)`` per frame, where N may differ: a list of tensors (``.pt``), or arrays
   whose names contain the frame number (``frame_000``, ``frame_001``, ...).
 
-The channels are those of :mod:`newtongs.formats.lgm`. Nothing is unpickled. Files are mapped into
-memory, or read sequentially from the archive, so that one frame at a time is in memory.
+The channels are those of :mod:`newtongs.formats.lgm`. Nothing is unpickled. Frames of ``.npy`` and
+``.npz`` are read one at a time; of the others, the file is in memory as it is.
 """
 
 import math
@@ -32,6 +32,7 @@ from ..base.files import (
     foreign,
     load_torch,
     opened_entry,
+    private_copy,
 )
 from .lgm import CHANNELS
 
@@ -125,11 +126,24 @@ def _sliced(x: Any, shape: Sequence[int], make: Callable[[Any], Tensor]) -> Piec
 
 
 def _open_npy(path: Path) -> list[Piece]:
+    # Mapped, numpy checks the size against the header; the numbers are read from the file, because
+    # a mapped one that somebody cuts would kill the process.
     x = np.load(path, mmap_mode="r", allow_pickle=False)
-    if not isinstance(x, np.ndarray):
+    if not isinstance(x, np.memmap):
         raise InputError(f"{path}: expected an array, as numpy.save writes it")
     _require_float(path, x.dtype)
-    return [_sliced(x, x.shape, lambda part: torch.from_numpy(np.array(part)))]
+    shape, dtype, start = x.shape, x.dtype, x.offset
+    if not x.flags.c_contiguous:
+        whole = np.fromfile(path, dtype, x.size, offset=start).reshape(shape, order="F")
+        return [_sliced(whole, shape, lambda part: torch.from_numpy(np.array(part)))]
+
+    def read() -> Iterator[Tensor]:
+        size = math.prod(shape[-2:])
+        for t in range(math.prod(shape[:-2])):
+            frame = np.fromfile(path, dtype, size, offset=start + t * size * dtype.itemsize)
+            yield torch.from_numpy(frame.reshape(shape[-2:]))
+
+    return [Piece(shape, read)]
 
 
 def _open_npz(path: Path) -> list[Piece]:
@@ -166,7 +180,8 @@ def _require_float(path: Path, dtype: np.dtype[Any]) -> None:
 def _open_safetensors(path: Path) -> list[Piece]:
     from safetensors import safe_open
 
-    file: Any = safe_open(path, framework="pt")
+    with private_copy(path) as copy:
+        file: Any = safe_open(copy, framework="pt")
     found = {name: file.get_slice(name) for name in file.keys()}  # noqa: SIM118
     shapes = {name: found[name].get_shape() for name in _by_number(path, found)}
     return [_sliced(found[name], shape, _float(path)) for name, shape in shapes.items()]

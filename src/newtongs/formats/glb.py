@@ -28,13 +28,13 @@ equal to its predecessor costs next to nothing. Readers get plain floats, as the
 
 import json
 import math
-import mmap
 import struct
 import warnings
 from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
 from itertools import chain
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -68,7 +68,8 @@ LINEAR = "lin_rec709_display"
 ROOT, GENERATOR = "root", "newtongs"  # of our own files
 COMPONENTS = {5120: "<i1", 5121: "<u1", 5122: "<i2", 5123: "<u2", 5126: "<f4"}
 WIDTHS = {"SCALAR": 1, "VEC2": 2, "VEC3": 3, "VEC4": 4}
-MOST_NODES = 100_000
+MOST_NODES = 20_000
+MOST_PARTS = 4_096  # primitives with Gaussians, counted for every node that shows them
 GAUSSIAN_BYTES = 56  # of a scene without view-dependent colour
 REST = {"translation": [0.0] * 3, "rotation": [0.0, 0.0, 0.0, 1.0], "scale": [1.0] * 3}
 STILL = 1e-9  # a matrix this close to the identity changes nothing
@@ -88,13 +89,18 @@ def axes_of(path: Path) -> str:
         return _axes(open_glb(path))
 
 
-class Glb(NamedTuple):
+@dataclass(frozen=True)
+class Glb:
     """A parsed file: its JSON, and the bytes it refers to."""
 
     path: Path
     tree: dict[str, Any]
     data: memoryview
     size: int
+    unpacked: dict[int, memoryview] = field(default_factory=dict)
+    """Views that have been decompressed, by index: each is, once."""
+    primitives: dict[tuple[int, int], GaussianScene] = field(default_factory=dict)
+    """Gaussians that have been read, by mesh and primitive: nodes may share them."""
 
     def wrong(self, why: str) -> InputError:
         """An error about a damaged file."""
@@ -116,7 +122,10 @@ class Glb(NamedTuple):
         view = self.item("bufferViews", index)
         for name, about in view.get("extensions", {}).items():
             if name == meshopt.NAME:
-                return self._unpacked(about)
+                assert isinstance(index, int)
+                if index not in self.unpacked:
+                    self.unpacked[index] = self._unpacked(about)
+                return self.unpacked[index]
             if "meshopt" in name:
                 raise InputError(f"{self.path} is compressed with {name}, which is not supported")
         return self._stored(view, f"bufferViews[{index}]")
@@ -128,6 +137,8 @@ class Glb(NamedTuple):
         n, width = about.get("count", -1), about.get("byteStride", -1)
         if not _is_index(n, 1 << 32) or not _is_index(width, meshopt.WIDEST + 1):
             raise self.wrong(f"a compressed view declares {n!r:.20} rows of {width!r:.20} bytes")
+        held = n * width + sum(view.nbytes for view in self.unpacked.values())
+        afford(self.path, held, self.size, f"packed views of {held:,} bytes")
         rows = meshopt.decode(self._stored(about, "a packed view"), n, width)
         out = meshopt.unfiltered(rows, about.get("filter", meshopt.NO_FILTER))
         return memoryview(out.reshape(-1).data)
@@ -182,8 +193,7 @@ def _is_index(x: object, end: int) -> bool:
 
 def open_glb(path: Path) -> Glb:
     """Map a file and parse its header and chunks."""
-    with path.open("rb") as f:
-        data = memoryview(mmap.mmap(f.fileno(), 0, access=mmap.ACCESS_READ))
+    data = memoryview(path.read_bytes())  # not mapped: a file cut meanwhile would kill the process
     if len(data) < 20 or data[:4] != MAGIC or struct.unpack_from("<I", data, 4) != (VERSION,):
         raise InputError(f"{path} is not a binary glTF 2.0 file")
     found: dict[bytes, memoryview] = {}
@@ -215,14 +225,17 @@ def _axes(file: Glb) -> str:
 
 def _scene(file: Glb) -> GaussianScene:
     """All Gaussians of the scene, in the order of its nodes."""
-    found, bytes_needed = [], 0
+    found: list[GaussianScene] = []
+    bytes_needed = 0
     for node, M in _walked(file):
         if "mesh" not in node or _is_shadow(node):
             continue
-        for primitive in file.item("meshes", node["mesh"]).get("primitives", []):
+        for i, primitive in enumerate(file.item("meshes", node["mesh"]).get("primitives", [])):
             if SPLATS not in primitive.get("extensions", {}):
                 continue
-            scene = _primitive(file, primitive)
+            scene = _primitive_once(file, node["mesh"], i, primitive)
+            if len(found) >= MOST_PARTS:
+                raise InputError(f"{file.path}: expected up to {MOST_PARTS:,} parts of Gaussians")
             bytes_needed += len(scene) * (GAUSSIAN_BYTES - 12 + 12 * scene.sh.shape[1])
             afford(file.path, bytes_needed, file.size, "Gaussians again and again")
             found.append(_placed(file, scene.replace(ids=_ids(node, len(scene))), M))
@@ -277,6 +290,13 @@ def _numbers(file: Glb, x: object, n: int) -> Tensor:
     if not good or not all(abs(v) < 1e30 for v in x):  # type: ignore[attr-defined]
         raise file.wrong(f"expected {n} numbers in a node, got {x!r:.40}")
     return torch.tensor(x, dtype=torch.float64)
+
+
+def _primitive_once(file: Glb, mesh: int, index: int, primitive: dict[str, Any]) -> GaussianScene:
+    """The Gaussians of a primitive, which any number of nodes may show."""
+    if (mesh, index) not in file.primitives:
+        file.primitives[mesh, index] = _primitive(file, primitive)
+    return file.primitives[mesh, index]
 
 
 def _primitive(file: Glb, primitive: dict[str, Any]) -> GaussianScene:

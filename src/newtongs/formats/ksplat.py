@@ -7,7 +7,6 @@ store centres as 16 bits relative to the centre of the bucket, and half floats; 
 coefficients as bytes between two limits. Coefficients are ordered by degree, then by channel.
 """
 
-import mmap
 import struct
 from collections.abc import Iterator
 from pathlib import Path
@@ -83,8 +82,9 @@ class _Section(NamedTuple):
 
 def read(path: Path) -> GaussianScene:
     """All sections as one scene, in the axes of the file."""
-    with foreign(path, "a .ksplat file"), path.open("rb") as f:
-        data = memoryview(mmap.mmap(f.fileno(), 0, access=mmap.ACCESS_READ))
+    with foreign(path, "a .ksplat file"):
+        # Not mapped: a file that somebody cuts meanwhile would kill the process.
+        data = memoryview(path.read_bytes())
         header = _header(path, data)
         sections = [(s, at) for s, at in _sections(path, header, data) if s.gaussians]
         if not sections:

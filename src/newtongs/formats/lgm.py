@@ -13,7 +13,7 @@ import torch
 from torch import Tensor
 
 from ..base.errors import InputError
-from ..base.files import foreign, load_torch
+from ..base.files import foreign, load_torch, private_copy
 from ..base.state import as_tensor
 from ..scene.gaussians import SCALE_FLOOR, ArrayLike, GaussianScene, color_to_sh, opacity_to_logit
 from .sanitize import usable
@@ -77,8 +77,9 @@ def require_activated(opacity: Tensor, scale: Tensor, source: Path | str) -> Non
 
 
 def _read_npy(path: Path) -> Tensor:
-    # For a mapped file numpy checks the size against the header before reading.
-    x = np.load(path, mmap_mode="r", allow_pickle=False)
+    with private_copy(path) as copy:
+        # For a mapped file numpy checks the size against the header before reading.
+        x = np.load(copy, mmap_mode="r", allow_pickle=False)
     if not isinstance(x, np.ndarray) or x.dtype.kind != "f":
         raise InputError(f"{path}: expected an array of floating-point numbers")
     return torch.from_numpy(np.array(x, dtype=np.float32))
@@ -91,7 +92,7 @@ def _read_pt(path: Path) -> Tensor:
 def _read_safetensors(path: Path) -> Tensor:
     from safetensors import safe_open
 
-    with safe_open(path, framework="pt") as f:
+    with private_copy(path) as copy, safe_open(copy, framework="pt") as f:
         shapes = {name: f.get_slice(name).get_shape() for name in f.keys()}  # noqa: SIM118
         names = [name for name, shape in shapes.items() if shape[-1:] == [CHANNELS]]
         return _only_tensor(path, {name: f.get_tensor(name) for name in names[:2]})

@@ -68,6 +68,8 @@ KEPT = ((1, 2, 3), (0, 2, 3), (0, 1, 3), (0, 1, 2))  # stored components, by the
 PACKED_QUATS = "quaternion_packed"
 FLOAT32_MAX = float(np.finfo(np.float32).max)
 WEBP_CHUNKS = 16  # among which the pixels are searched; they come first, or after a few
+WEBP_NOTES = (b"VP8X", b"ICCP", b"EXIF", b"XMP ")  # chunks that may stand before the pixels
+WEBP_ANIMATED = 2  # bit of the flags in VP8X
 META_BYTES = 4 << 20  # real ones have about 15,000
 PIXEL_BYTES = 16  # of memory for decoding
 GAUSSIAN_BYTES = 56  # of a scene without view-dependent colour
@@ -248,12 +250,14 @@ class _Sog:
                 f"{self.path}: expected the name of a file beside it as {key}.files[{index}] in "
                 f"{META}"
             )
-        raw = self.fetch(names[index])
         where = self.place / names[index]
+        raw = _only_webp(self.fetch(names[index]))
         width, height = _webp_size(where, raw)
         self.afford(PIXEL_BYTES * width * height, f"{width:,} x {height:,} pixels of {key}")
         with foreign(where, "lossless WebP"):
             picture = pillow().open(io.BytesIO(raw), formats=("WEBP",))
+            if picture.size != (width, height) or getattr(picture, "n_frames", 1) != 1:
+                raise InputError(f"{where}: its headers differ in size; it is damaged")
             return np.asarray(picture.convert("RGBA"))
 
 
@@ -262,8 +266,17 @@ def _is_finite(x: object) -> bool:
     return isinstance(x, int | float) and not isinstance(x, bool) and abs(x) <= FLOAT32_MAX
 
 
+def _only_webp(raw: bytes) -> bytes:
+    """The bytes that the RIFF header declares; what stands behind them is not the picture's."""
+    return raw[: 8 + int.from_bytes(raw[4:8], "little")]
+
+
 def _webp_size(where: Path, raw: bytes) -> tuple[int, int]:
-    """Width and height of a still lossless WebP from its header."""
+    """Width and height of a still lossless WebP from its header.
+
+    A chunk with pixels of any other kind is refused before the decoder sees it: it would allocate
+    the size of that one.
+    """
     at = 12
     for _ in range(WEBP_CHUNKS):
         if raw[:4] != b"RIFF" or raw[8:12] != b"WEBP" or at + 13 > len(raw):
@@ -271,6 +284,8 @@ def _webp_size(where: Path, raw: bytes) -> tuple[int, int]:
         kind, size, mark, bits = struct.unpack_from("<4sIBI", raw, at)
         if kind == b"VP8L" and mark == 0x2F:
             return 1 + (bits & 0x3FFF), 1 + (bits >> 14 & 0x3FFF)
+        if kind not in WEBP_NOTES or (kind == b"VP8X" and mark & WEBP_ANIMATED):
+            break
         at += 8 + size + size % 2
     raise InputError(f"{where} is not a lossless WebP; it is damaged, or was compressed with loss")
 

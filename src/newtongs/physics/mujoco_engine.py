@@ -19,6 +19,7 @@ import torch
 from torch import Tensor
 
 from ..base.errors import InputError
+from ..base.files import first_line
 from ..base.state import CHANNELS, LAYOUT, State
 from ..base.types import Array, StateTensor
 from ..dynamics.analytic import G
@@ -370,7 +371,10 @@ def _compiled(spec: mujoco.MjSpec) -> mujoco.MjModel:
     """
     with warnings.catch_warnings():
         warnings.filterwarnings("ignore", r"\d+ trees were marked as sleep")
-        return spec.compile()
+        try:
+            return spec.compile()
+        except ValueError as error:  # of a shape without volume, above all
+            raise InputError(f"MuJoCo cannot simulate these shapes: {first_line(error)}") from error
 
 
 def _entangled(model: mujoco.MjModel, asleep: Collection[int]) -> set[tuple[int, int]]:

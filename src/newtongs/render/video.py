@@ -8,12 +8,14 @@ import math
 import os
 import shutil
 import struct
+import subprocess
 import zlib
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import suppress
 from fractions import Fraction
 from itertools import chain
 from pathlib import Path
-from typing import Any, BinaryIO, TypeAlias
+from typing import IO, Any, BinaryIO, TypeAlias, cast
 
 import numpy as np
 import numpy.typing as npt
@@ -123,31 +125,58 @@ def _chunk(kind: bytes, data: bytes) -> bytes:
 
 def _mp4(file: BinaryIO, frames: Iterator[Bytes], fps: float) -> None:
     """Through a temporary file: ffmpeg seeks back to the start when it finishes."""
-    ffmpeg = film_library("imageio_ffmpeg")
     first = _even(next(frames))
     with scratch() as folder:
         part = folder / "film.mp4"
-        writer = ffmpeg.write_frames(
-            str(part),
-            (first.shape[1], first.shape[0]),
-            fps=Fraction(fps).limit_denominator(1001),
-            codec="libx264",
-            quality=None,
-            macro_block_size=1,
-            output_params=[*MP4_COLOR, "-crf", QUALITY, "-movflags", "+faststart"],
-        )
-        writer.send(None)
-        try:
-            for frame in chain([first], map(_even, frames)):
-                writer.send(frame)
-        except OSError as error:  # its message is ffmpeg's whole log
-            raise InputError("ffmpeg stopped before the end; is the disk full?") from error
-        finally:
-            writer.close()
-        if not _is_whole(part):
-            raise InputError("ffmpeg could not finish the film; is the disk full?")
+        write_h264(part, chain([first], map(_even, frames)), first.shape[:2], fps)
         with part.open("rb") as film:
             shutil.copyfileobj(film, file)
+
+
+def write_h264(
+    part: Path, frames: Iterable[Bytes], size: Sequence[int], fps: float,
+    pixels: str = "yuv420p", quality: str = QUALITY, more: Sequence[str] = (),
+) -> None:  # fmt: skip
+    """Encode frames of an even ``size`` (H, W) with ffmpeg; an error where it did not finish.
+
+    ``pixels`` and ``quality`` are ffmpeg's pixel format and x264's constant rate factor, ``more``
+    further options.
+    """
+    rate = str(Fraction(fps).limit_denominator(1001))
+    words = [
+        film_library("imageio_ffmpeg").get_ffmpeg_exe(), "-y", "-v", "error",
+        "-f", "rawvideo", "-vcodec", "rawvideo", "-s", f"{size[1]}x{size[0]}",
+        "-pix_fmt", "rgb24", "-r", rate, "-i", "-", "-an", "-vcodec", "libx264",
+        "-pix_fmt", pixels, *MP4_COLOR, "-crf", quality, *more, "-movflags", "+faststart",
+        str(part),
+    ]  # fmt: skip
+    quiet = subprocess.DEVNULL
+    # A process group of its own: Ctrl-C ends the command, which then ends ffmpeg.
+    with subprocess.Popen(
+        words, stdin=subprocess.PIPE, stdout=quiet, stderr=quiet, process_group=0
+    ) as ffmpeg:
+        try:
+            _feed(cast(IO[bytes], ffmpeg.stdin), frames)
+        except BaseException:
+            ffmpeg.kill()
+            raise
+    # ffmpeg's exit alone is not enough: some versions end with 0 on a full disk.
+    if ffmpeg.returncode or not _is_whole(part):
+        raise InputError(
+            f"ffmpeg could not finish a film in {part.parent.parent}; is the disk full? Name "
+            "another folder in TMPDIR"
+        )
+
+
+def _feed(pipe: IO[bytes], frames: Iterable[Bytes]) -> None:
+    """Write frames until the reader is gone; its exit says why."""
+    for frame in frames:
+        try:
+            pipe.write(np.ascontiguousarray(frame).data)
+        except OSError:
+            break
+    with suppress(OSError):
+        pipe.close()
 
 
 def _is_whole(film: Path) -> bool:

@@ -1,5 +1,6 @@
 """The export panel: files, the project, and code that makes the same animation."""
 
+import re
 import tempfile
 from dataclasses import replace as changed
 from pathlib import Path
@@ -78,7 +79,13 @@ class ExportPanel(Controls):
     def on_lines(self, event: Any) -> None:
         """Show the command and the Python code that make the same animation."""
         recipe = changed(self.page.open_session.recipe, scene=self.page.shown)
-        blocks = [f"```python\n{recipe.python()}```"]
+        blocks = [fenced("python", recipe.python())]
         if not recipe.kicks:
-            blocks.insert(0, f"```bash\n{recipe.command()}\n```")
+            blocks.insert(0, fenced("bash", recipe.command()))
         self.page.panel.command.content = "\n\n".join(blocks)
+
+
+def fenced(language: str, code: str) -> str:
+    """A block of code in markdown, within a fence that no name in the code can close."""
+    fence = "`" * max(3, 1 + max((len(run) for run in re.findall("`+", code)), default=0))
+    return f"{fence}{language}\n{code.rstrip()}\n{fence}"

@@ -9,9 +9,8 @@ import hmac
 import http
 import re
 import secrets
-import tempfile
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -19,11 +18,21 @@ from urllib.parse import parse_qs, urlsplit
 
 from ..base.errors import InputError, argument
 from ..base.extras import optional
+from ..base.locks import scratch
 
 VISER = (1, 1)  # guard and uploads depend on internals of this version
 LOCAL = ("127.0.0.1", "localhost", "::1")
 COOKIE = "newtongs_studio"
+# The page may run what it was served with (viser compiles its own code), and load nothing else.
+POLICY = (
+    "default-src 'self' 'unsafe-inline' 'unsafe-eval' data: blob:; object-src 'none'; "
+    "base-uri 'none'; form-action 'none'; connect-src 'self' data: blob: {sockets}"
+)
+HOST = re.compile(r"[\w.-]+(:\d+)?|\[[0-9a-fA-F:.]+\](:\d+)?")
 MEGABYTE = 10**6
+TOGETHER = 4  # times the limit of one file: what all uploads of a studio may take
+MOST_TRANSFERS = 8  # at a time
+LEAST_PART = 1 << 16  # bytes; viser's pages send half a megabyte at a time
 # Formats of a single file; LGM tensors (.npy, .pt) are accepted only from the command line.
 ENDINGS = (".compressed.ply", ".ply", ".spz", ".sog", ".splat", ".ksplat", ".glb", ".json")
 
@@ -61,7 +70,15 @@ class Guard:
         A local studio answers only to local host names: a foreign name that resolves to it is a DNS
         rebinding attack. A socket must come from a page that the studio served.
         """
+        try:
+            return self._refusal(path, headers)
+        except (ValueError, LookupError):  # no address, no text, or a header given twice
+            return "malformed headers"
+
+    def _refusal(self, path: str, headers: Any) -> str | None:
         host = headers.get("Host", "")
+        if not HOST.fullmatch(host):
+            return "malformed headers"
         if self.token is None and _name(host) not in LOCAL:
             return "unknown host"
         origin = headers.get("Origin")
@@ -110,6 +127,10 @@ class Guard:
             if reason is not None:
                 return connection.respond(http.HTTPStatus.FORBIDDEN, f"newtongs studio: {reason}\n")
             response = answer(connection, request)
+            if response is not None:
+                host = request.headers["Host"]
+                policy = POLICY.format(sockets=f"ws://{host} wss://{host}")
+                response.headers["Content-Security-Policy"] = policy
             if response is not None and self.token is not None:
                 cookie = f"{COOKIE}={self.token}; HttpOnly; SameSite=Strict; Path=/"
                 response.headers["Set-Cookie"] = cookie
@@ -123,6 +144,13 @@ def _name(host: str) -> str:
     return (urlsplit(f"//{host}").hostname or "").lower()
 
 
+def _is_transfer(message: Any) -> bool:
+    """Whether an announcement has a size, and no more parts than that many bytes come in."""
+    size, parts = message.size_bytes, message.part_count
+    whole = all(isinstance(n, int) and not isinstance(n, bool) for n in (size, parts))
+    return whole and size >= 0 and 0 <= parts <= 1 + size // LEAST_PART
+
+
 class Uploads:
     """Uploaded files, of limited size, in a private folder that is deleted with the studio."""
 
@@ -131,18 +159,17 @@ class Uploads:
         if not most > 0:
             raise InputError(f"{argument('max_upload')}: expected megabytes above 0, got {most:g}")
         self.most = int(most * MEGABYTE)
-        self._folder = tempfile.TemporaryDirectory(prefix="newtongs-studio-")
-        self._count = 0
-
-    @property
-    def folder(self) -> Path:
-        """The folder; no other user can read it."""
-        return Path(self._folder.name)
+        self._open = ExitStack()
+        self.folder: Path = self._open.enter_context(scratch())
+        """No other user can read it; what a killed studio left is removed by the next command."""
+        self._count = self._stored = 0
 
     def store(self, name: str, content: bytes) -> Path:
         """Write a file under a number; only the extension of its name is kept."""
         if len(content) > self.most:
             raise InputError(self.too_large(len(content)))
+        if self._stored + len(content) > TOGETHER * self.most:
+            raise InputError(self.too_many())
         bare = name.replace("\\", "/").rsplit("/", 1)[-1].lower()
         ending = next((e for e in ENDINGS if bare.endswith(e)), None)
         if ending is None:
@@ -152,6 +179,7 @@ class Uploads:
         self._count += 1
         path = self.folder / f"upload_{self._count}{ending}"
         path.write_bytes(content)
+        self._stored += len(content)
         return path
 
     def too_large(self, size: int) -> str:
@@ -160,6 +188,14 @@ class Uploads:
         return (
             f"expected a file of up to {most:,.0f} MB, got {size / MEGABYTE:,.0f} MB; "
             "open it with: newtongs studio FILE, or raise --max-upload"
+        )
+
+    def too_many(self) -> str:
+        """The error line where all files together are too large."""
+        most = TOGETHER * self.most / MEGABYTE
+        return (
+            f"the studio keeps uploads of up to {most:,.0f} MB together; start it again, or raise "
+            "--max-upload"
         )
 
     def watch(self, gui: Any, refuse: Any) -> None:
@@ -172,9 +208,17 @@ class Uploads:
         held = gui._current_file_upload_states
 
         def at_start(client: int, message: Any) -> None:
-            if sum(state["total_bytes"] for state in held.values()) > self.most:
+            waiting = sum(state["total_bytes"] for state in list(held.values()))
+            said = None
+            if not _is_transfer(message) or len(held) > MOST_TRANSFERS:
+                said = "an upload that is none was dropped; try again"
+            elif waiting > self.most:
+                said = self.too_large(message.size_bytes)
+            elif self._stored + waiting > TOGETHER * self.most:
+                said = self.too_many()
+            if said is not None:
                 held.pop(message.transfer_uuid, None)
-                refuse(self.too_large(message.size_bytes))
+                refuse(said)
 
         def at_part(client: int, message: Any) -> None:
             state = held.get(message.transfer_uuid)
@@ -187,4 +231,4 @@ class Uploads:
 
     def close(self) -> None:
         """Delete the folder with all files."""
-        self._folder.cleanup()
+        self._open.close()

@@ -31,6 +31,7 @@ from .session import Session
 from .view import View
 
 RED, GREY = "#d33", "#777"
+SUMMARY = "padding:0 1em;font-size:0.95em"
 
 Callback: TypeAlias = Callable[[Any], None]
 
@@ -193,7 +194,10 @@ class Page:
         names = [f"{i}: {push.select}" for i, push in enumerate(recipe.pushes)]
         p.objects.options = (NONE, *names)
         p.objects.value = NONE if index is None else names[index]
-        p.summary.content = f"**{Path(self.shown).name}** · {self._summary(session)}"
+        name = html.escape(Path(self.shown).name)  # a browser's choice, where it was uploaded
+        p.summary.content = (
+            f'<div style="{SUMMARY}"><b>{name}</b> · {html.escape(self._summary(session))}</div>'
+        )
         p.loose.value, p.dynamics.value = recipe.loose, recipe.dynamics
         p.seconds.value = min(max(recipe.seconds, 0.5), 20.0)
         p.frame.max = max(int(recipe.seconds * recipe.fps + 1e-6), 1)

@@ -67,7 +67,7 @@ class Panel:
 
 def make_panel(gui: Any, recipe: Recipe | None, recent: Sequence[str] = ()) -> Panel:
     """Build the controls; ``gui`` is a viser server's, ``recent`` lists labels of recent files."""
-    made: dict[str, Any] = {"message": gui.add_html(""), "summary": gui.add_markdown("")}
+    made: dict[str, Any] = {"message": gui.add_html(""), "summary": gui.add_html("")}
     with gui.add_folder("Scene", expand_by_default=recipe is None):
         _scene(gui, made, recipe, recent)
     with gui.add_folder("Objects"):

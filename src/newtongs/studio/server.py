@@ -45,8 +45,16 @@ class Studio:
         if not self.guard.installed:
             server.stop()
             raise InputError(f"viser {viser.__version__} cannot be guarded; install viser 1.1.1")
+        self._without_tunnel(server)
         server.gui.configure_theme(show_logo=False, show_share_button=False)
         return server
+
+    @staticmethod
+    def _without_tunnel(server: Any) -> None:
+        """Leave unanswered the message by which any page would open the studio to the internet."""
+        from viser import _messages
+
+        server._websock_server.unregister_handler(_messages.ShareUrlRequest)
 
     @property
     def url(self) -> str:
