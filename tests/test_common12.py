@@ -85,7 +85,7 @@ def test_released_clips_are_mapped(tmp_path, capsys):
 def test_frozen_clip_scores_080(tmp_path):
     picture = np.random.default_rng(0).integers(0, 256, (1, 60, 80, 3))
     found = video_proxies(write_clip(tmp_path / "still.mkv", np.repeat(picture, 40, 0)))
-    assert (found.bc_p, found.ms_p, found.motion) == (1, 1, 0)
+    assert (found.bc_p, found.ms_p, found.amount) == (1, 1, 0)
     assert found.subject == pytest.approx(1, abs=1e-7)
     assert found.pis_p == pytest.approx(0.80, abs=1e-7)
     assert frozen_video().pis_p == pytest.approx(0.80, abs=1e-7)
@@ -99,7 +99,7 @@ def test_flicker_in_closed_form(tmp_path):
     assert found.delta_b == pytest.approx(STEP, rel=1e-5)
     assert found.delta_a == pytest.approx(2 * STEP, rel=1e-5)
     bc, ms, d = math.exp(-12 * STEP), math.exp(-20 * STEP), STEP / 0.05
-    assert (found.bc_p, found.ms_p, found.motion) == pytest.approx((bc, ms, d), rel=1e-5)
+    assert (found.bc_p, found.ms_p, found.amount) == pytest.approx((bc, ms, d), rel=1e-5)
     assert found.subject == pytest.approx(1, abs=1e-7)
     assert found.pis_p == pytest.approx(0.35 * ms + 0.25 * bc + 0.2 * d + 0.2, rel=1e-5)
 
@@ -107,7 +107,7 @@ def test_flicker_in_closed_form(tmp_path):
 def test_even_brightening_is_smooth(tmp_path):
     found = video_proxies(write_clip(tmp_path / "ramp.mkv", gray(range(0, 200, 20))))
     assert found.ms_p == pytest.approx(1, abs=1e-5)  # no second difference
-    assert found.motion == 1  # 20 / 255 is above 0.05
+    assert found.amount == 1  # 20 / 255 is above 0.05
     assert found.bc_p == pytest.approx(math.exp(-12 * 20 / 255), rel=1e-5)
 
 

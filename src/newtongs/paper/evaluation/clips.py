@@ -19,7 +19,7 @@ from .videos import Proxies, opencv, video_proxies
 
 ENDINGS = (".mp4", ".avi", ".gif", ".m4v", ".mkv", ".mov", ".webm")
 COLUMNS = ("pis_p", "bc_p", "ms_p")
-EVALUATOR = "newtongs video proxies v1"  # scores of another version are recomputed
+EVALUATOR = "newtongs video proxies v2"  # scores of another version are recomputed
 
 Record = dict[str, Any]
 

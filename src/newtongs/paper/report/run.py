@@ -10,12 +10,14 @@ import torch
 from ... import __version__, motions
 from ...base.errors import InputError
 from ...base.files import write_atomically
+from ...base.provenance import made
 from ...dynamics import BASELINES
 from ..datasets.state32 import State32
 from ..evaluation.evaluate import SplitSums
 from ..figures.motions import import_pyplot
+from . import claims
 from .content import Section, section_from_json
-from .html import Entry, page
+from .html import Entry, duration, page
 from .registry import SectionSpec, chosen, specs
 from .report_run import SPLITS, ReportRun, fingerprint, read_json, write_json
 
@@ -116,7 +118,8 @@ def _make(report: ReportRun, spec: SectionSpec, say: Say) -> str:
     seconds = time.perf_counter() - start
     record = {
         "name": spec.name, "title": spec.title, "paper": spec.paper, "note": spec.note(report),
-        "seconds": round(seconds, 2), "made_with": _made_with(report, spec),
+        "seconds": round(seconds, 2), "made": made(report.device, seconds),
+        "made_with": _made_with(report, spec),
         "section": content.as_json(),
     }  # fmt: skip
     write_json(_path(report, spec), record)
@@ -130,9 +133,19 @@ def _write_page(report: ReportRun, wanted: Iterable[SectionSpec]) -> Path:
     names = {spec.name for spec in wanted}
     entries = [e for spec in specs().values() if (e := _entry(report, spec, spec.name in names))]
     target = report.out / "index.html"
-    text = page(entries, report)
+    evidence = claims.Evidence(report, {e.spec.name: e.content for e in entries if e.content})
+    ledger = claims.judged(evidence)
+    about = made(report.device, _seconds(report, entries))
+    write_json(report.out / "json" / "claims.json", {"made": about, **claims.as_json(ledger)})
+    text = page(entries, report, ledger, evidence, about)
     write_atomically(target, lambda f: f.write(text.encode()))
     return target
+
+
+def _seconds(report: ReportRun, entries: Iterable[Entry]) -> float:
+    """What the page's sections took when they were made, their measurements included."""
+    found = [read_json(_path(report, entry.spec)) for entry in entries if entry.content]
+    return sum(record["seconds"] for record in found if record)
 
 
 def kept_tables(out: Path, name: str) -> "Iterator[RichTable]":
@@ -203,10 +216,3 @@ def _trial() -> State32:
     index = torch.arange(len(made)).repeat_interleave(TRIAL)
     states = torch.cat([x.states for x in made])
     return State32(Path("trial"), "val_id", states, index, tuple(motions.STATE32), motions.DT)
-
-
-def duration(seconds: float) -> str:
-    """A duration in words."""
-    if seconds < 90:
-        return f"{max(1, round(seconds))} s"
-    return f"{round(seconds / 60)} min" if seconds < 5400 else f"{seconds / 3600:.1f} h"

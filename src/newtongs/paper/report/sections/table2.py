@@ -56,7 +56,10 @@ def make(report: ReportRun) -> Section:
             f"(paper {paper()['seed_deviation_max']['same32']:.4f}).",
         ],
         missing=[] if L4GM in runs else [L4GM_MISSING],
-        numbers={"largest_deviation_over_runs": largest},
+        numbers={
+            "largest_deviation_over_runs": largest,
+            "scores": {m: {c: fmean(_scores(runs, m, c)) for c in COLUMNS} for m in runs},
+        },
     )
 
 
