@@ -324,6 +324,29 @@ def test_scores_are_on_disk_after_each_clip(tmp_path, monkeypatch):
     assert len(json.loads(file.read_text())["videos"]["clips"]) == 4
 
 
+@pytest.mark.parametrize("below", ["motions", "videos/motions", "static/videos/motions"])
+def test_a_copy_of_the_release_can_be_named_as_it_is(tmp_path, capsys, below):
+    release(tmp_path / "copy" / below, ("Sora",))
+    found = clips.find_clips(tmp_path / "copy")
+    assert {clip.method for clip in found.clips} == {"sora"}
+    assert len(found.clips) == 12
+    listed = common12.released_clips(tmp_path / "copy")
+    assert listed["sora", "Rotation"].endswith(f"{below}/Rotation/Sora.mp4")
+
+    release(tmp_path / "copy" / below.replace("motions", "others"), ("Sora",))
+    said = refused(capsys, "evaluate", "--videos", tmp_path / "copy")
+    assert "two folders of clips" in said
+
+
+def test_a_record_has_its_motion_and_the_amount_of_it(tmp_path):
+    """The clip's motion, not the score of that name, is what tells records apart."""
+    folder = release(tmp_path, ("Sora",))
+    records, problems = clips.evaluate_clips(clips.find_clips(folder).clips)
+    assert not problems
+    assert {r["motion"] for r in records.values()} == set(common12.MOTIONS)
+    assert all(0 <= r["amount"] <= 1 for r in records.values())
+
+
 def test_wrong_layouts(tmp_path, capsys):
     words = ["evaluate", "--videos"]
     assert "no folder" in refused(capsys, *words, tmp_path / "none")

@@ -12,6 +12,7 @@ from ...base.errors import InputError
 from ...base.files import write_atomically
 from ...base.provenance import made
 from ...dynamics import BASELINES
+from ..datasets.common12 import folder_of_motions
 from ..datasets.state32 import State32
 from ..evaluation.evaluate import SplitSums
 from ..figures.motions import import_pyplot
@@ -48,6 +49,8 @@ def reproduce(
         say: called with lines about the progress.
         settings: fields of :class:`newtongs.paper.report.report_run.ReportRun`.
     """
+    if settings.get("videos") is not None:
+        settings["videos"] = folder_of_motions(Path(settings["videos"]))
     report = ReportRun(Path(out), **settings)
     wanted = chosen(only)
     import_pyplot()  # report a missing extra before the work
