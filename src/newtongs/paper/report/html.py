@@ -22,7 +22,8 @@ TITLE = "NewtonGS: every table and figure, ours beside the paper's"
 LEAD = (
     "Each figure of ours stands above the paper's, which is small and grey and followed by our "
     "deviation from it; coloured where two random draws would not explain it. The sections follow "
-    "the paper's order; every number is in the folder json, every picture in the folder figures."
+    "the paper's order; every number is in the folder json, every picture in the folder figures. A "
+    "click shows a picture at full size."
 )
 TYPES = {"png": "image/png", "svg": "image/svg+xml", "webp": "image/webp"}
 EXACT = "Pictures are embedded as lossless WebP: every pixel has its colour."
@@ -128,7 +129,10 @@ def _figure(figure: Figure, report: ReportRun, note: str) -> str:
         kind, embedded = "webp", smaller(path)
     data = f"data:{TYPES[kind]};base64,{base64.b64encode(embedded).decode()}"
     caption = escape(" ".join(filter(None, [figure.caption, note])))
-    return f'<figure><img alt="{caption}" src="{data}"><figcaption>{caption}</figcaption></figure>'
+    picture = f'<img alt="{caption}" src="{data}">'
+    switch = '<input type="checkbox" aria-label="full size">'  # a page without scripts
+    label = f'<label class="zoom">{switch}{picture}</label>'
+    return f"<figure>{label}<figcaption>{caption}</figcaption></figure>"
 
 
 def smaller(path: Path) -> bytes:

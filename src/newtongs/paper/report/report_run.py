@@ -52,7 +52,7 @@ class ReportRun:
     first_frame: Path | None = None
     device: str = "cpu"
     small: bool = False
-    """Whether the page embeds its pictures with 256 colours."""
+    """Whether the page embeds its pictures as lossless WebP."""
     per_motion: int | None = None
     """Sequences of each motion; None for the paper's 4,096, or the quick size."""
     progress: Progress = lambda name, done, total: None
@@ -107,6 +107,11 @@ class ReportRun:
         return self._known[method, split]
 
     @cached_property
+    def spent(self) -> list[float]:
+        """Seconds of each measurement that this run made, which sections do not count as theirs."""
+        return []
+
+    @cached_property
     def _known(self) -> dict[tuple[str, str], Measured]:
         """Measurements that were read or made already."""
         return {}
@@ -116,7 +121,8 @@ class ReportRun:
         data = self.splits[split]
         start = time.perf_counter()
         scores = measure(data, self.predictor(method), device=self.device, advance=done)
-        about = made(self.device, time.perf_counter() - start)
+        self.spent.append(time.perf_counter() - start)
+        about = made(self.device, self.spent[-1])
         key = self._made_with(method, split)
         write_json(self.measured_path(method, split), {"made": about, "made_with": key, **scores})
         return scores

@@ -110,7 +110,7 @@ def _made_with(report: ReportRun, spec: SectionSpec) -> dict[str, Any]:
 
 def _make(report: ReportRun, spec: SectionSpec, say: Say) -> str:
     """Make and save one section; returns the error line if its input is bad."""
-    start = time.perf_counter()
+    start, before = time.perf_counter(), sum(report.spent)
     try:
         content = spec.make(report)
     except InputError as error:
@@ -118,7 +118,7 @@ def _make(report: ReportRun, spec: SectionSpec, say: Say) -> str:
         write_json(path, {"error": str(error)})
         say(f"{spec.name}: {error}")
         return f"section {spec.name}: {error}"
-    seconds = time.perf_counter() - start
+    seconds = time.perf_counter() - start - (sum(report.spent) - before)
     record = {
         "name": spec.name, "title": spec.title, "paper": spec.paper, "note": spec.note(report),
         "seconds": round(seconds, 2), "made": made(report.device, seconds),
@@ -145,10 +145,15 @@ def _write_page(report: ReportRun, wanted: Iterable[SectionSpec]) -> Path:
     return target
 
 
-def _seconds(report: ReportRun, entries: Iterable[Entry]) -> float:
-    """What the page's sections took when they were made, their measurements included."""
-    found = [read_json(_path(report, entry.spec)) for entry in entries if entry.content]
-    return sum(record["seconds"] for record in found if record)
+def _seconds(report: ReportRun, entries: Sequence[Entry]) -> float:
+    """What the page's sections and their measurements took when they were made."""
+    shown = [entry.spec for entry in entries if entry.content]
+    found = [read_json(_path(report, spec)) for spec in shown]
+    pairs = {pair for spec in shown for pair in spec.measures(report)}
+    measured = (report.record(*pair) for pair in pairs)
+    return sum(record["seconds"] for record in found if record) + sum(
+        x["made"]["seconds"] for x in measured if x
+    )
 
 
 def kept_tables(out: Path, name: str) -> "Iterator[RichTable]":
