@@ -192,7 +192,7 @@ def test_the_page_names_the_paper_and_every_claim(tmp_path):
     top = verdict(found, evidence)
     assert "Shan" in top
     assert top.count("<li>") == 5
-    ledger = {anchor: html for anchor, _, html in parts(found, evidence)}
+    ledger = {anchor: html for anchor, _, _, html in parts(found, evidence)}
     assert all(f'id="claim-{claim["id"]}"' in ledger["claims"] for claim in claims())
     assert ledger["contradictions"].count("<tr>") == len(contradictions()) + 1
     assert "{" not in ledger["contradictions"]  # every formula was filled in

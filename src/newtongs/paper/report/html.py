@@ -4,6 +4,7 @@ import base64
 import io
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import cache
 from html import escape
 from importlib.resources import files
 from pathlib import Path
@@ -74,14 +75,16 @@ def duration(seconds: float) -> str:
     return f"{round(seconds / 60)} min" if seconds < 5400 else f"{seconds / 3600:.1f} h"
 
 
-def _part(anchor: str, title: str, html: str) -> str:
-    return f'<section id="{anchor}"><h2>{escape(title)}</h2>{html}</section>'
+def _part(anchor: str, title: str, where: str, html: str) -> str:
+    head = f'<h2>{escape(title)}</h2><p class="where">{escape(where)}</p>'
+    return f'<section id="{anchor}">{head}{html}</section>'
 
 
-def _contents(entries: Sequence[Entry], before: Sequence[tuple[str, str, str]]) -> str:
+def _contents(entries: Sequence[Entry], before: Sequence[claims.Part]) -> str:
     rows = "".join(
-        f'<tr><td class="text"><a href="#{anchor}">{escape(title)}</a></td><td></td><td></td></tr>'
-        for anchor, title, _ in before
+        f'<tr><td class="text"><a href="#{anchor}">{escape(title)}</a></td>'
+        f'<td class="text">{escape(where)}</td><td class="text">computed with the page</td></tr>'
+        for anchor, title, where, _ in before
     ) + "".join(
         f'<tr><td class="text"><a href="#{e.spec.name}">{escape(e.spec.title)}</a></td>'
         f'<td class="text">{escape(e.spec.paper)}</td><td class="text">{_status(e)}</td></tr>'
@@ -126,7 +129,7 @@ def _figure(figure: Figure, report: ReportRun, note: str) -> str:
     path = report.figures / f"{figure.name}.{figure.endings[-1]}"
     kind, embedded = path.suffix[1:], path.read_bytes()
     if report.small and kind == "png":
-        kind, embedded = "webp", smaller(path)
+        kind, embedded = "webp", smaller(path, path.stat().st_mtime_ns)
     data = f"data:{TYPES[kind]};base64,{base64.b64encode(embedded).decode()}"
     caption = escape(" ".join(filter(None, [figure.caption, note])))
     picture = f'<img alt="{caption}" src="{data}">'
@@ -135,8 +138,11 @@ def _figure(figure: Figure, report: ReportRun, note: str) -> str:
     return f"<figure>{label}<figcaption>{caption}</figcaption></figure>"
 
 
-def smaller(path: Path) -> bytes:
+@cache
+def smaller(path: Path, _modified: int) -> bytes:
     """The picture as a lossless WebP, smaller than a .png and exact to the last bit of a colour.
+
+    Kept, since a run writes the page after every section and encoding takes seconds.
 
     A palette would turn the colours of small objects into those of large ones.
     """

@@ -6,6 +6,6 @@ contradictions within the paper. Nothing there says how a claim ends; :func:`jud
 
 from .evidence import Evidence
 from .ledger import Judged, Verdict, as_json, judged
-from .pages import parts, verdict
+from .pages import Part, parts, verdict
 
-__all__ = ["Evidence", "Judged", "Verdict", "as_json", "judged", "parts", "verdict"]
+__all__ = ["Evidence", "Judged", "Part", "Verdict", "as_json", "judged", "parts", "verdict"]

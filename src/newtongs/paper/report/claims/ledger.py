@@ -23,6 +23,14 @@ class Verdict(StrEnum):
     ABSENT = "not measured in this run"
 
 
+MANY = {  # of several claims
+    Verdict.HOLDS: "hold",
+    Verdict.FAILS: "do not hold",
+    Verdict.OPEN: "cannot be tested",
+    Verdict.ABSENT: "are not measured in this run",
+}
+
+
 @dataclass(frozen=True)
 class Judged:
     """A claim and what was found."""
@@ -109,7 +117,7 @@ def counts(found: Sequence[Judged]) -> dict[str, int]:
 
 def verdict_lines(found: Sequence[Judged], run: Evidence) -> list[str]:
     """The report in five lines."""
-    parts = [f"{n} {v}" for v, n in counts(found).items() if n]
+    parts = [f"{n} {MANY[Verdict(v)]}" for v, n in counts(found).items() if n]
     first = f"{len(found)} claims of the paper: {', '.join(parts)}."
     return [first, *(_line(template, run) for template in _read("verdict"))]
 

@@ -14,9 +14,10 @@ PAPER = (
 )
 RULES = (
     "Verdicts are computed. A percentage holds if ours is within a tenth of the paper's number, an "
-    "objective within a hundredth; a whole table if every figure lies within three standard errors "
-    "of two random draws or within half a percent; a statement of order if it is true of our "
-    "figures."
+    "objective within a hundredth, a percentage of Same-32, whose draws scatter more, if it is a "
+    "reduction and two random draws explain the difference; a whole table if every figure lies "
+    "within three standard errors of two random draws or within half a percent; a statement of "
+    "order if it is true of our figures."
 )
 MARKS = {
     Verdict.HOLDS: "holds",
@@ -24,8 +25,8 @@ MARKS = {
     Verdict.OPEN: "open",
     Verdict.ABSENT: "absent",
 }
-Part = tuple[str, str, str]
-"""Anchor, title, HTML."""
+Part = tuple[str, str, str, str]
+"""Anchor, title, place in the paper, HTML."""
 
 
 def verdict(found: Sequence[Judged], run: Evidence) -> str:
@@ -37,9 +38,9 @@ def verdict(found: Sequence[Judged], run: Evidence) -> str:
 def parts(found: Sequence[Judged], run: Evidence) -> list[Part]:
     """What stands before the sections."""
     return [
-        ("claims", "Claims of the paper", _ledger(found)),
-        ("contradictions", "Contradictions of the paper", _contradictions(run)),
-        ("limits", "Limits and failure modes", _limits(run)),
+        ("claims", "Claims of the paper", "Throughout", _ledger(found)),
+        ("contradictions", "Contradictions of the paper", "Throughout", _contradictions(run)),
+        ("limits", "Limits and failure modes", "Appendix G", _limits(run)),
     ]
 
 
@@ -47,7 +48,7 @@ def _ledger(found: Sequence[Judged]) -> str:
     heads = "".join(f"<th>{x}</th>" for x in ("Verdict", "Claim", "Paper", "Ours", "Remark"))
     rows = "".join(_row(x) for x in found)
     return (
-        f'<p class="note">{escape(RULES)}</p><div class="scroll"><table class="prose ledger">'
+        f'<p>{escape(RULES)}</p><div class="scroll"><table class="prose ledger">'
         f"<thead><tr>{heads}</tr></thead><tbody>{rows}</tbody></table></div>"
     )
 

@@ -36,6 +36,12 @@ def near(_: Evidence, ours: float, theirs: float, share: float) -> bool:
 
 
 @fact
+def reduces_alike(_: Evidence, ours: float, theirs: float, spread: float) -> bool:
+    """Whether an error is reduced at all, and by as much as two draws of a known spread allow."""
+    return ours > 0 and abs(ours - theirs) <= CLEAR * 2**0.5 * spread
+
+
+@fact
 def published(_: Evidence, *keys: str) -> float:
     """A figure of the paper."""
     found: Any = figures_of_the_paper()
@@ -69,10 +75,26 @@ def margin(run: Evidence, split: str, metric: str) -> float:
     return 100 * (1 - _score(run, OURS, split, metric) / _best(run, split, metric))
 
 
+def _margins(run: Evidence) -> list[float]:
+    return sorted(margin(run, split, metric) for split in SPLITS for metric in TRANSLATION)
+
+
+@fact
+def smallest_margin(run: Evidence) -> float:
+    """The smallest of the six translation margins."""
+    return _margins(run)[0]
+
+
+@fact
+def largest_margin(run: Evidence) -> float:
+    """The largest of them."""
+    return _margins(run)[-1]
+
+
 @fact
 def columns_led(run: Evidence) -> float:
     """Translation columns of both splits in which NewtonGS is lowest."""
-    return sum(margin(run, split, metric) > 0 for split in SPLITS for metric in TRANSLATION)
+    return sum(x > 0 for x in _margins(run))
 
 
 @fact
