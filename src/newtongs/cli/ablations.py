@@ -1,4 +1,4 @@
-"""``newtongs ablations``: train the ablations that the paper lists but never ran."""
+"""``newtongs ablations``: train the ablations that the paper lists."""
 
 import gc
 import json
