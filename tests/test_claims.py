@@ -21,6 +21,7 @@ from newtongs.paper.report.claims.ledger import claims, contradictions, limits
 from newtongs.paper.report.claims.results import DRAWS
 from newtongs.paper.report.content import Section
 from newtongs.paper.report.report_run import SEEDS, SPLITS, ReportRun, seed_method
+from newtongs.paper.report.sections.motions import _without_reason
 
 ROOT = Path(__file__).parent.parent
 FOLDER = ROOT / "src" / "newtongs" / "paper" / "report" / "claims"
@@ -214,3 +215,13 @@ def test_every_record_says_where_it_comes_from(path):
     about = json.loads(path.read_text())["made"]
     assert about.keys() >= set(KEYS)
     assert all(about[key] for key in KEYS)
+
+
+def test_a_difference_without_a_reason_is_named():
+    """Small motions show what the networks learned; any other far figure is left open."""
+    far, near = Value(1.0, 1.1, 3, error=0.01), Value(1.0, 1.001, 3, error=0.01)
+    rows = [("3d rotation ID NewtonGS", far), ("two stage motion ID NewtonGS", far), ("x", near)]
+    (said,) = _without_reason(rows)
+    assert "two stage motion" in said
+    assert "3d rotation" not in said
+    assert _without_reason(rows[::2]) == []
