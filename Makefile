@@ -9,11 +9,12 @@ DEV := .venv/.dev
 PYTEST := $(BIN)/pytest -n auto --dist loadfile
 INSTALL = $(BIN)/python -m pip install --quiet --no-compile --disable-pip-version-check -c constraints.txt -e
 
-.PHONY: help setup demo studio check test test-long test-browser lint bench fuzz kill extremes clean
+.PHONY: help setup demo studio reproduce check test test-long test-browser lint bench fuzz kill extremes clean
 
 help:
 	@echo "make demo   a ball is bowled at ten pins made of Gaussians: film, page, glb"
 	@echo "make studio a scene in the browser: click an object, pull its arrow, download the result"
+	@echo "make reproduce  the paper: every table, figure and claim on one page, an hour on two cores; resumes"
 	@echo "make check  lint, type check and the quick tests"
 	@echo "make test   lint, type check and every test but the longest"
 	@echo "make test-long  the longest tests: Ray, the paper's full tables, kills, the wheel"
@@ -54,6 +55,10 @@ demo: $(CORE)
 
 studio: $(STUDIO)
 	$(BIN)/newtongs studio
+
+# QUICK=--quick takes small data: minutes.
+reproduce: $(DEV)
+	$(BIN)/newtongs reproduce --out report --small $(QUICK)
 
 # NEWTONGS_BROWSER names a folder with playwright-core; see tests/test_export_browser.py.
 test-browser: $(DEV)

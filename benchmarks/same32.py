@@ -2,10 +2,14 @@
 
 The paper's own draw cannot be recovered; this says how much of its figures is the draw's.
 
-Run with: python benchmarks/same32.py [--sets 400]
+Run with: python benchmarks/same32.py [--sets 400] [--json FILE]
+
+``--json src/newtongs/paper/results/same32_draws.json`` renews the record that the report reads.
 """
 
 import argparse
+import json
+from pathlib import Path
 
 import torch
 from common import hardware
@@ -15,6 +19,7 @@ from rich.table import Table
 from torch import Tensor
 
 from newtongs import motions
+from newtongs.base.provenance import made
 from newtongs.paper.datasets import gaussian32
 from newtongs.paper.datasets.gaussian_sample import FRAMES
 from newtongs.paper.evaluation.same32 import (
@@ -48,10 +53,20 @@ def scores(sets: Tensor, console: Console) -> Tensor:
     return torch.tensor(values, dtype=torch.float64)
 
 
+def write(path: Path, x: Tensor) -> None:
+    """Every score ``(sets, methods, columns)``, by method and column."""
+    record = {
+        method: {c: [round(v, 6) for v in x[:, i, j].tolist()] for j, c in enumerate(COLUMNS)}
+        for i, method in enumerate(METHODS)
+    }
+    path.write_text(json.dumps({"made": made(), "sets": len(x), "scores": record}) + "\n")
+
+
 def main() -> None:
     """Print the table."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--sets", type=int, default=400)
+    parser.add_argument("--json", type=Path, help="write every score here")
     args = parser.parse_args()
     console = Console(width=110)
     x = scores(draw(args.sets), console)
@@ -68,6 +83,8 @@ def main() -> None:
         )
         table.add_row("", *[f"{100 * s:.0f} %" for s in share], end_section=True)
     console.print(table)
+    if args.json:
+        write(args.json, x)
     console.print(
         f"{LABELS[MODEL]} is the mean over the seeds {', '.join(map(str, shipped_seeds()))}"
     )

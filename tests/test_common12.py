@@ -85,7 +85,7 @@ def test_released_clips_are_mapped(tmp_path, capsys):
 def test_frozen_clip_scores_080(tmp_path):
     picture = np.random.default_rng(0).integers(0, 256, (1, 60, 80, 3))
     found = video_proxies(write_clip(tmp_path / "still.mkv", np.repeat(picture, 40, 0)))
-    assert (found.bc_p, found.ms_p, found.motion) == (1, 1, 0)
+    assert (found.bc_p, found.ms_p, found.amount) == (1, 1, 0)
     assert found.subject == pytest.approx(1, abs=1e-7)
     assert found.pis_p == pytest.approx(0.80, abs=1e-7)
     assert frozen_video().pis_p == pytest.approx(0.80, abs=1e-7)
@@ -99,7 +99,7 @@ def test_flicker_in_closed_form(tmp_path):
     assert found.delta_b == pytest.approx(STEP, rel=1e-5)
     assert found.delta_a == pytest.approx(2 * STEP, rel=1e-5)
     bc, ms, d = math.exp(-12 * STEP), math.exp(-20 * STEP), STEP / 0.05
-    assert (found.bc_p, found.ms_p, found.motion) == pytest.approx((bc, ms, d), rel=1e-5)
+    assert (found.bc_p, found.ms_p, found.amount) == pytest.approx((bc, ms, d), rel=1e-5)
     assert found.subject == pytest.approx(1, abs=1e-7)
     assert found.pis_p == pytest.approx(0.35 * ms + 0.25 * bc + 0.2 * d + 0.2, rel=1e-5)
 
@@ -107,7 +107,7 @@ def test_flicker_in_closed_form(tmp_path):
 def test_even_brightening_is_smooth(tmp_path):
     found = video_proxies(write_clip(tmp_path / "ramp.mkv", gray(range(0, 200, 20))))
     assert found.ms_p == pytest.approx(1, abs=1e-5)  # no second difference
-    assert found.motion == 1  # 20 / 255 is above 0.05
+    assert found.amount == 1  # 20 / 255 is above 0.05
     assert found.bc_p == pytest.approx(math.exp(-12 * 20 / 255), rel=1e-5)
 
 
@@ -322,6 +322,29 @@ def test_scores_are_on_disk_after_each_clip(tmp_path, monkeypatch):
         cli.main(["evaluate", "--videos", str(folder), "--json", str(file)])
     assert stop.value.code == 130
     assert len(json.loads(file.read_text())["videos"]["clips"]) == 4
+
+
+@pytest.mark.parametrize("below", ["motions", "videos/motions", "static/videos/motions"])
+def test_a_copy_of_the_release_can_be_named_as_it_is(tmp_path, capsys, below):
+    release(tmp_path / "copy" / below, ("Sora",))
+    found = clips.find_clips(tmp_path / "copy")
+    assert {clip.method for clip in found.clips} == {"sora"}
+    assert len(found.clips) == 12
+    listed = common12.released_clips(tmp_path / "copy")
+    assert listed["sora", "Rotation"].endswith(f"{below}/Rotation/Sora.mp4")
+
+    release(tmp_path / "copy" / below.replace("motions", "others"), ("Sora",))
+    said = refused(capsys, "evaluate", "--videos", tmp_path / "copy")
+    assert "two folders of clips" in said
+
+
+def test_a_record_has_its_motion_and_the_amount_of_it(tmp_path):
+    """The clip's motion, not the score of that name, is what tells records apart."""
+    folder = release(tmp_path, ("Sora",))
+    records, problems = clips.evaluate_clips(clips.find_clips(folder).clips)
+    assert not problems
+    assert {r["motion"] for r in records.values()} == set(common12.MOTIONS)
+    assert all(0 <= r["amount"] <= 1 for r in records.values())
 
 
 def test_wrong_layouts(tmp_path, capsys):

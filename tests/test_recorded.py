@@ -64,11 +64,14 @@ SWITCHES = (
 )  # fmt: skip
 EXTRAS = ("PIL", "gsply", "zstandard", "imageio_ffmpeg", "pxr", "pyarrow", "matplotlib")
 
-# Fields of files that tell how long something took, or how much memory.
+# Fields of files that tell how long something took, how much memory, or where and when.
 TIMED = {
     "run*/metrics.jsonl": ("seconds",),
     "films/log/*.json": ("seconds", "cpu_seconds", "peak_bytes"),
-    "report/json/*.json": ("seconds",),
+    "report/json/*.json": ("seconds", "made"),
+    "table.json": ("made",),
+    "context.json": ("made",),
+    "ablated.json": ("made",),
 }
 TIMES = re.compile(r"(?<=done in ).*|(?<=about ).*(?= on this machine)|(?<=shards, )[\d,]+(?= s$)")
 
@@ -463,6 +466,8 @@ def digests_of(file: str, path: Path, words: dict[str, str]) -> dict[str, str]:
             }
     if file.endswith(".mp4"):  # x264 writes into the film how many threads it had
         return {file: digest(re.sub(rb"threads=\d+", b"threads=#", data))}
+    if file.endswith("report/index.html"):  # its foot says when and where it was made
+        data = re.sub(rb"<footer>.*?</footer>", b"", data, flags=re.DOTALL)
     timed = [names for pattern, names in TIMED.items() if fnmatch(file, pattern)]
     if timed:
         rows = data.decode().splitlines() if file.endswith(".jsonl") else [data.decode()]
@@ -547,7 +552,7 @@ def leaves_of(tree):
     """The numbers of a JSON, but for times."""
     if isinstance(tree, dict):
         for name, part in tree.items():
-            if name not in ("seconds", "cpu_seconds", "peak_bytes"):
+            if name not in ("seconds", "cpu_seconds", "peak_bytes", "made"):
                 yield from leaves_of(part)
     elif isinstance(tree, list):
         for part in tree:

@@ -34,8 +34,8 @@ RESULTS = Path(__file__).parent.parent / "src" / "newtongs" / "paper" / "results
 TINY = 4  # sequences of each motion
 # What rests on states alone; sections that draw Gaussians take longer and have a test of their own.
 FAST = (
-    "table1", "table2", "initialisation", "branches", "ablations", "motions", "trajectories",
-    "response", "pis3d",
+    "overview", "table1", "table2", "initialisation", "branches", "ablations", "motions",
+    "trajectories", "response", "pis3d",
 )  # fmt: skip
 CHROMIUM = os.environ.get("NEWTONGS_CHROMIUM") or shutil.which("chromium") or ""
 
@@ -57,13 +57,38 @@ def records(out):
 # --- the report -----------------------------------------------------------------------------------
 
 
+def test_every_record_and_the_page_say_where_they_come_from(made):
+    out, _ = made
+    page = (out / "index.html").read_text()
+    footer = page[page.index("<footer") :]
+    ledger = json.loads((out / "json" / "claims.json").read_text())
+    for record in (*records(out).values(), ledger):
+        assert {"commit", "date", "machine", "torch", "seconds"} <= record["made"].keys()
+    about = ledger["made"]
+    assert all(str(about[key]) in footer for key in ("commit", "date", "machine", "torch"))
+    measured = [json.loads(p.read_text()) for p in (out / "json" / "measured").glob("*.json")]
+    spent = [x["made"]["seconds"] for x in (*measured, *records(out).values())]
+    assert about["seconds"] == pytest.approx(sum(spent), abs=0.01 * len(spent))
+
+
+def test_the_ledger_stands_above_the_sections(made):
+    out, _ = made
+    page = (out / "index.html").read_text()
+    ledger = json.loads((out / "json" / "claims.json").read_text())
+    assert page.index('class="verdict"') < page.index('id="claims"') < page.index('id="overview"')
+    assert page.count('<tr id="claim-') == ledger["claims"] == sum(ledger["counts"].values())
+    waiting = {x["id"] for x in ledger["ledger"] if x["verdict"] == "not measured in this run"}
+    assert waiting  # sections that this run did not make
+    assert not waiting & {"lowest-six", "same32-quat", "gains-id", "init-lower"}
+
+
 def test_every_section_is_made_and_kept(made):
     out, said = made
-    assert re.search(r"to make: table1, .*; about \d+ (s|min)", said[0])
+    assert re.search(r"to make: overview, table1, .*; about \d+ (s|min)", said[0])
     for name, record in records(out).items():
         section = section_from_json(record["section"])
         assert section.as_json() == record["section"]
-        assert section.tables or section.missing, name
+        assert section.tables or section.missing or section.figures, name
         assert record["note"].startswith("Quick run"), name
 
 
@@ -75,7 +100,7 @@ def test_the_page_holds_everything_and_fetches_nothing(made):
     outside = base64_free(page)
     assert not re.search(r"<script|<link|@import|url\(|https?:", outside)
     figures = [f for r in records(out).values() for f in r["section"]["figures"]]
-    assert page.count("<img ") == len(figures) == 7
+    assert page.count("<img ") == len(figures) == 8
     assert "nan" not in re.findall(r"<td[^>]*>.*?</td>", outside)
     for name in FAST:
         assert f'<section id="{name}">' in page
@@ -97,7 +122,7 @@ def test_every_caption_says_that_the_run_was_quick(made):
 def test_no_figure_is_empty(made):
     pillow = pytest.importorskip("PIL.Image")
     paths = sorted((made[0] / "figures").glob("*.png"))
-    assert len(paths) == 7
+    assert len(paths) == 8
     for path in paths:
         pixels = np.asarray(pillow.open(path).convert("L"), float)
         assert min(pixels.shape) > 300
@@ -124,8 +149,8 @@ def test_figures_of_the_paper_stand_beside_ours(made):
     }
     assert found.pop("initialisation") in (6, 12)  # without and with the weights of zero-all
     assert found == {
-        "table1": 72 + 6, "table2": 24, "branches": 40, "ablations": 0, "motions": 192 + 4,
-        "trajectories": 12, "response": 6,
+        "overview": 0, "table1": 72 + 6, "table2": 24, "branches": 40, "ablations": 0,
+        "motions": 192 + 4, "trajectories": 12, "response": 6,
         "pis3d": 2,
     }  # fmt: skip
 
@@ -208,6 +233,30 @@ def test_a_section_is_made_anew_when_its_input_changes(tmp_path, small):
     reproduce(tmp_path / "out", **settings, say=said.append)
     assert said[0].startswith("to make (1 done already): ablations;")
     assert "no contact event" in page.read_text()
+
+
+def test_a_measurement_is_kept_for_its_data_and_its_device(tmp_path):
+    """Other sequences of the same size, or another device, are measured again."""
+    for name, seed in (("a", 0), ("b", 9)):
+        state32.build(tmp_path / name, splits=("val_id",), per_motion=2)
+        content = torch.load(tmp_path / name / "val_id.pt", weights_only=True)
+        content["states"][:, 0, 0] += seed
+        torch.save(content, tmp_path / name / "val_id.pt")
+    run = ReportRun(tmp_path / "out", data=tmp_path / "a", per_motion=2)
+    keys = run._made_with("hold_z0", "val_id")
+    report_run.write_json(run.measured_path("hold_z0", "val_id"), {"made_with": keys})
+    assert run.record("hold_z0", "val_id") is not None
+    assert replace(run, data=tmp_path / "b").record("hold_z0", "val_id") is None
+    assert replace(run, device="cuda").record("hold_z0", "val_id") is None
+    shutil.copytree(tmp_path / "a", tmp_path / "c")  # the content counts, not its place
+    assert replace(run, data=tmp_path / "c").record("hold_z0", "val_id") is not None
+
+
+def test_pictures_of_our_model_alone_do_not_depend_on_clips(tmp_path):
+    plain, clips = ReportRun(tmp_path), ReportRun(tmp_path, videos=tmp_path)
+    for name in ("main_figure", "panels", "gallery"):
+        assert specs()[name].inputs(plain) == specs()[name].inputs(clips)
+    assert specs()["strips"].inputs(plain) != specs()["strips"].inputs(clips)
 
 
 def test_a_folder_called_results_changes_nothing(tmp_path, monkeypatch):
@@ -307,7 +356,14 @@ def test_a_small_page_has_the_same_pictures_in_fewer_bytes(tmp_path):
         reproduce(tmp_path, only=["strips"], quick=True, results=RESULTS, small=small)
         pages[small] = (tmp_path / "index.html").read_text()
     assert pages[True].count("<img ") == pages[False].count("<img ") > 0
-    assert len(pages[True]) < 0.8 * len(pages[False])
+    assert len(pages[True]) < 0.9 * len(pages[False])
+    plain, small = (
+        [np.asarray(Image.open(io.BytesIO(base64.b64decode(x))).convert("RGB")) for x in found]
+        for found in (re.findall(r"base64,([A-Za-z0-9+/=]+)", pages[k]) for k in (False, True))
+    )
+    for a, b in zip(plain, small, strict=True):
+        assert (a == b).all()  # no colour changes by a single step
+    assert "lossless" in pages[True][pages[True].index("<footer") :]
 
 
 def test_the_three_runs_on_the_terminal(made, capsys):

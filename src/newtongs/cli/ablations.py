@@ -1,4 +1,4 @@
-"""``newtongs ablations``: train the ablations that the paper lists but never ran."""
+"""``newtongs ablations``: train the ablations that the paper lists."""
 
 import gc
 import json
@@ -148,6 +148,7 @@ class Ablations:
         """Train, or resume training, evaluate, and return the record."""
         import torch
 
+        from ..base.provenance import made
         from ..base.runs import DivergedError, RunFolder, identity
         from ..paper.datasets import state32
         from ..paper.training import train
@@ -160,10 +161,12 @@ class Ablations:
             failed = str(error)
         metrics = scores(best, data, self.device) if best.is_file() else {}
         release()
+        past = history(run)
         return {
+            "made": made(self.device, past["seconds"]),
             "name": ablation.name, "label": ablation.label, "size": self.size,
             "changes": {"model": dict(ablation.model), "loss": dict(ablation.loss)},
-            "failed": failed, **metrics, **history(run), "epochs": config.epochs,
+            "failed": failed, **metrics, **past, "epochs": config.epochs,
             "sequences": len(state32.load(data, "train")),
             "training": identity(config), "device": device_name(self.device),
             "torch": torch.__version__, "newtongs": __version__,

@@ -1,5 +1,6 @@
 """``newtongs evaluate``: the paper's tables."""
 
+import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -139,6 +140,7 @@ class Evaluate:
         for name in ("splits", "per_motion", "compare", "batch_size", "seen", "noise", "context"):
             if getattr(self, name) != getattr(Evaluate, name):
                 raise InputError(f"--{name.replace('_', '-')} requires --data")
+        start = time.perf_counter()
         model = self.model()
         with progress_bar("samples") as advance:
             runs = run_same32(
@@ -151,7 +153,7 @@ class Evaluate:
             )
         print_table(same32_table(runs).terminal(lines=True))
         rows = {name: mean_report(reports) for name, reports in runs.items()}
-        self.write({"same32": rows, "table2": table2(runs)})
+        self.write({"same32": rows, "table2": table2(runs)}, time.perf_counter() - start)
 
     def model(self) -> "GaussianNND | None":
         """The model of ``--checkpoint`` without the parts of ``--ablate``."""
@@ -171,6 +173,7 @@ class Evaluate:
         """Table 1, one table per split; the first rank prints."""
         from ..paper.evaluation import evaluate
 
+        start = time.perf_counter()
         with group.agreed():
             # The Bayes bound depends on the split; everything else is measured in one call.
             by_split = "bayes_bound" in self.methods
@@ -190,7 +193,7 @@ class Evaluate:
         with group.agreed():
             if group.first:
                 self.show(report)
-                self.write(report)
+                self.write(report, time.perf_counter() - start)
 
     def show(self, report: "Report") -> None:
         """Tables on standard output."""
@@ -230,10 +233,12 @@ class Evaluate:
             found |= bayes_bound_methods(split, self.seen)
         return found
 
-    def write(self, report: Mapping[str, Any]) -> None:
-        """Write every figure to the ``--json`` file, if any."""
+    def write(self, report: Mapping[str, Any], seconds: float) -> None:
+        """Write every figure, and where it comes from, to the ``--json`` file, if any."""
+        from ..base.provenance import made
+
         if self.json is not None:
-            write_json(self.json, report)
+            write_json(self.json, {"made": made(self.device, seconds), **report})
             print(f"figures written to {self.json}")
 
 
@@ -276,11 +281,15 @@ def evaluate_videos(folder: Path, *, json: Path | None, per_clip: bool) -> None:
     With ``json`` the scores of every clip are written as soon as they are known, and a second run
     reuses those of unchanged files.
     """
+    from ..base.provenance import made
     from ..paper.evaluation.common12 import evaluate_folder, kept_clips
+
+    start = time.perf_counter()
 
     def save(report: dict[str, Any]) -> None:
         if json is not None:
-            write_json(json, {"videos": report})
+            about = made(seconds=time.perf_counter() - start)
+            write_json(json, {"made": about, "videos": report})
 
     with progress_bar("clips") as advance:
         kept = {} if json is None else kept_clips(json)

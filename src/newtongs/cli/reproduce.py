@@ -14,10 +14,10 @@ from .console import check_folder, print_table, progress_bar
 class Reproduce:
     """Make the report: every table and figure of the paper, ours beside the paper's.
 
-    Writes OUT/index.html (one page, no network needed), OUT/figures (png and svg) and OUT/json
-    (every number). The command first estimates how long it will take. The same command resumes an
-    interrupted run; a section is made again when its inputs have changed. A section that needs a
-    file from elsewhere says which one and where to put it.
+    Writes OUT/index.html (one page, no network needed; on top what became of the paper's claims),
+    OUT/figures (png and svg) and OUT/json (every number). The command first estimates how long it
+    will take. The same command resumes an interrupted run; a section is made again when its inputs
+    have changed. A section that needs a file from elsewhere says which one and where to put it.
 
     newtongs reproduce --quick
 
@@ -39,14 +39,15 @@ class Reproduce:
     l4gm: Path | None = None
     """Folder of L4GM's dumps, for its row in Table 2."""
     videos: Path | None = None
-    """Folder of public video clips, <Motion>/<Method>.mp4, for Table 3 and the strips."""
+    """Folder of public video clips, <Motion>/<Method>.mp4, for Table 3 and the strips; a copy of
+    NewtonGen's repository will do."""
     first_frame: Path | None = None
     """Folder that `newtongs figure first-frame` wrote for your LGM file. Default: a built-in scene
     in its place."""
     device: str = "cpu"
     """Where to predict: cpu or cuda."""
     small: bool = False
-    """Embed the pictures with 256 colours: the page is less than half as large."""
+    """Embed the pictures as lossless WebP: the same colours, a smaller page."""
     fresh: bool = False
     """Make all sections again, including finished ones."""
     show: bool = False

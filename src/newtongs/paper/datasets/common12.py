@@ -24,9 +24,10 @@ MANIFEST = "common12.json"
 BASE_SEED = 7301
 
 Source = Literal["rendered", "generated", "released"]
+DEEPEST = 3  # folders from a copy of the release down to its motions: static/videos/motions
 RELEASE_LAYOUT = (
     "expected the twelve folders 3D_Motion, Acceleration, ... with "
-    "{Sora,PhysT2V,Veo3,our,CogVideoX,Wan}.mp4 in them"
+    "{Sora,PhysT2V,Veo3,our,CogVideoX,Wan}.mp4 in them, here or up to three folders down"
 )
 
 
@@ -264,14 +265,41 @@ def write_manifest(out: Path | str, *, released: Path | str | None = None) -> Pa
     return path
 
 
+def folder_of_motions(folder: Path) -> Path:
+    """The folder itself, or the one below it that holds the motions' folders or a manifest.
+
+    So a copy of the public release can be named as it is. Without such a folder it is the one
+    named, for whose content the caller has words.
+    """
+    level = [folder]
+    for _ in range(DEEPEST + 1):
+        found = [f for f in level if _holds_motions(f)]
+        if len(found) > 1:
+            raise InputError(
+                f"{folder} has two folders of clips by motion, {found[0]} and {found[1]}; name one"
+            )
+        if found:
+            return found[0]
+        level = [x for f in level for x in sorted(f.iterdir()) if x.is_dir() and x.name[0] != "."]
+    return folder
+
+
+def _holds_motions(folder: Path) -> bool:
+    names = {motion.lower() for motion in MOTIONS}
+    inside = (x for x in folder.iterdir() if x.name.lower() in names and x.is_dir())
+    return (folder / MANIFEST).exists() or any(any(x.iterdir()) for x in inside)
+
+
 def released_clips(folder: Path) -> dict[tuple[str, str], str]:
     """Clips of the public release by method and motion; all twelve of a method or none.
 
-    The release also has clips of CogVideoX, Wan and NewtonGen (``our.mp4``), made with other
-    options than the paper's and from unrecorded prompts and seeds.
+    The release also has clips of CogVideoX, Wan and NewtonGen (``our.mp4``), which are not the
+    paper's: it made its own. A ``prompt.txt`` beside them has the prompts of the release; some
+    equal the paper's. Seeds are not on record.
     """
     if not folder.is_dir():
         raise InputError(f"no folder {folder}; {RELEASE_LAYOUT}")
+    folder = folder_of_motions(folder)
     found: dict[tuple[str, str], str] = {}
     for method in (m for m in _METHODS if m.released):
         paths = {m: folder / m / f"{method.released}.mp4" for m in MOTIONS}

@@ -14,12 +14,19 @@ from typing import Any
 
 from ...base.errors import InputError, unknown_name
 from ...base.types import Progress
-from ..datasets.common12 import MANIFEST, METHODS, MOTIONS, method_of, read_manifest
+from ..datasets.common12 import (
+    MANIFEST,
+    METHODS,
+    MOTIONS,
+    folder_of_motions,
+    method_of,
+    read_manifest,
+)
 from .videos import Proxies, opencv, video_proxies
 
 ENDINGS = (".mp4", ".avi", ".gif", ".m4v", ".mkv", ".mov", ".webm")
 COLUMNS = ("pis_p", "bc_p", "ms_p")
-EVALUATOR = "newtongs video proxies v1"  # scores of another version are recomputed
+EVALUATOR = "newtongs video proxies v2"  # scores of another version are recomputed
 
 Record = dict[str, Any]
 
@@ -46,10 +53,11 @@ class FoundClips:
 
 
 def find_clips(folder: Path | str) -> FoundClips:
-    """The clips of a folder in any of the three layouts."""
+    """The clips of a folder in any of the three layouts, or of the one folder below it."""
     folder = Path(folder)
     if not folder.is_dir():
         raise InputError(f"no folder {folder}; name one that holds clips, such as ball.mp4")
+    folder = folder if _clips_in(folder) else folder_of_motions(folder)
     if (folder / MANIFEST).exists():
         return _by_method(*_listed(folder), folder)
     inside = {path.name.lower(): path for path in sorted(folder.iterdir()) if path.is_dir()}

@@ -174,7 +174,7 @@ def rows_table(result: Report) -> Table:
 
 def clips_table(result: Report) -> Table:
     """One row per clip; in a folder without layout their mean too, and last a frozen video."""
-    measured = (*COLUMNS, "motion", "subject")
+    measured = (*COLUMNS, "amount", "subject")
     rows: list[list[Cell]] = [
         [name, str(record["frames"]), *(Value(record[c]) for c in measured)]
         for name, record in result["clips"].items()

@@ -103,6 +103,8 @@ class Table:
     columns: Sequence[str]
     rows: Sequence[Sequence[Cell]]
     note: str = ""
+    prose: bool = False
+    """Whether cells hold sentences, which a page breaks into lines."""
 
     def values(self) -> list[tuple[str, Value]]:
         """Every figure, named by its row and column."""
@@ -152,13 +154,14 @@ class Table:
         )
         title = " ".join(filter(None, [f"{self.title}.", note]))
         below = f'<p class="note">{html_escape(self.note)}</p>' if self.note else ""
+        caption = f"<caption>{html_escape(title)}</caption>"
         return (
-            f'<div class="scroll"><table><caption>{html_escape(title)}</caption><thead><tr>{heads}'
+            f'<div class="scroll"><table{PROSE * self.prose}>{caption}<thead><tr>{heads}'
             f"</tr></thead><tbody>{rows}</tbody></table></div>{below}"
         )
 
 
-TEXT = ' class="text"'
+TEXT, PROSE = ' class="text"', ' class="prose"'
 
 
 def text_cell(text: str) -> str:

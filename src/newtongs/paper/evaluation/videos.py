@@ -57,7 +57,7 @@ class Proxies:
     """Background consistency."""
     ms_p: float
     """Motion smoothness."""
-    motion: float
+    amount: float
     """``D``, amount of motion."""
     subject: float
     """``S``, subject consistency."""

@@ -55,7 +55,7 @@ def section_from_json(content: Mapping[str, Any]) -> Section:
 
 def _table(content: Mapping[str, Any]) -> Table:
     rows = [[x if isinstance(x, str) else Value(**x) for x in row] for row in content["rows"]]
-    return Table(content["title"], content["columns"], rows, content["note"])
+    return Table(content["title"], content["columns"], rows, content["note"], content["prose"])
 
 
 # --- sentences about figures: how near they are to the paper's, and which are not -----------------

@@ -2,16 +2,19 @@
 
 import base64
 import io
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import cache
 from html import escape
 from importlib.resources import files
 from pathlib import Path
 from string import Template
+from typing import Any
 
-from ... import __version__
 from ...base.errors import argument
 from ...base.extras import optional
+from ...base.provenance import in_words
+from . import claims
 from .content import Figure, Section
 from .registry import SectionSpec
 from .report_run import ReportRun
@@ -20,9 +23,11 @@ TITLE = "NewtonGS: every table and figure, ours beside the paper's"
 LEAD = (
     "Each figure of ours stands above the paper's, which is small and grey and followed by our "
     "deviation from it; coloured where two random draws would not explain it. The sections follow "
-    "the paper's order; every number is in the folder json, every picture in the folder figures."
+    "the paper's order; every number is in the folder json, every picture in the folder figures. A "
+    "click shows a picture at full size."
 )
-TYPES = {"png": "image/png", "svg": "image/svg+xml"}
+TYPES = {"png": "image/png", "svg": "image/svg+xml", "webp": "image/webp"}
+EXACT = "Pictures are embedded as lossless WebP: every pixel has its colour."
 
 
 @dataclass(frozen=True)
@@ -35,21 +40,52 @@ class Entry:
     note: str = ""
 
 
-def page(entries: Sequence[Entry], report: ReportRun) -> str:
-    """The whole page as text."""
+def page(
+    entries: Sequence[Entry],
+    report: ReportRun,
+    ledger: Sequence[claims.Judged],
+    evidence: claims.Evidence,
+    made: Mapping[str, Any],
+) -> str:
+    """The whole page as text; ``made`` is its origin, see :mod:`newtongs.base.provenance`."""
+    before = claims.parts(ledger, evidence)
     template = Template(files(__package__).joinpath("page.html").read_text())
     return template.substitute(
         title=escape(TITLE),
         lead=escape(LEAD),
         quick=f'<p class="quick">{escape(report.note)}</p>' if report.note else "",
-        contents=_contents(entries),
+        verdict=claims.verdict(ledger, evidence),
+        contents=_contents(entries, before),
+        before="\n".join(_part(*part) for part in before),
         sections="\n".join(_section(entry, report) for entry in entries),
-        footer=f"newtongs {escape(__version__)}, newtongs reproduce",
+        footer=escape(_footer(report, made)),
     )
 
 
-def _contents(entries: Sequence[Entry]) -> str:
+def _footer(report: ReportRun, made: Mapping[str, Any]) -> str:
+    """Where the page comes from, and how exact its pictures are."""
+    took = f"; measuring and drawing took {duration(made['seconds'])}" if "seconds" in made else ""
+    return f"{in_words(made)}{took}. Made by newtongs reproduce. {EXACT if report.small else ''}"
+
+
+def duration(seconds: float) -> str:
+    """A duration in words."""
+    if seconds < 90:
+        return f"{max(1, round(seconds))} s"
+    return f"{round(seconds / 60)} min" if seconds < 5400 else f"{seconds / 3600:.1f} h"
+
+
+def _part(anchor: str, title: str, where: str, html: str) -> str:
+    head = f'<h2>{escape(title)}</h2><p class="where">{escape(where)}</p>'
+    return f'<section id="{anchor}">{head}{html}</section>'
+
+
+def _contents(entries: Sequence[Entry], before: Sequence[claims.Part]) -> str:
     rows = "".join(
+        f'<tr><td class="text"><a href="#{anchor}">{escape(title)}</a></td>'
+        f'<td class="text">{escape(where)}</td><td class="text">computed with the page</td></tr>'
+        for anchor, title, where, _ in before
+    ) + "".join(
         f'<tr><td class="text"><a href="#{e.spec.name}">{escape(e.spec.title)}</a></td>'
         f'<td class="text">{escape(e.spec.paper)}</td><td class="text">{_status(e)}</td></tr>'
         for e in entries
@@ -91,18 +127,26 @@ def _sentences(content: Section) -> str:
 
 def _figure(figure: Figure, report: ReportRun, note: str) -> str:
     path = report.figures / f"{figure.name}.{figure.endings[-1]}"
-    embedded = _few_colors(path) if report.small and path.suffix == ".png" else path.read_bytes()
-    data = base64.b64encode(embedded).decode()
+    kind, embedded = path.suffix[1:], path.read_bytes()
+    if report.small and kind == "png":
+        kind, embedded = "webp", smaller(path, path.stat().st_mtime_ns)
+    data = f"data:{TYPES[kind]};base64,{base64.b64encode(embedded).decode()}"
     caption = escape(" ".join(filter(None, [figure.caption, note])))
-    return (
-        f'<figure><img alt="{caption}" src="data:{TYPES[figure.endings[-1]]};base64,{data}">'
-        f"<figcaption>{caption}</figcaption></figure>"
-    )
+    picture = f'<img alt="{caption}" src="{data}">'
+    switch = '<input type="checkbox" aria-label="full size">'  # a page without scripts
+    label = f'<label class="zoom">{switch}{picture}</label>'
+    return f"<figure>{label}<figcaption>{caption}</figcaption></figure>"
 
 
-def _few_colors(path: Path) -> bytes:
-    """The picture as a .png with a palette of 256 colours, about a third of its size."""
+@cache
+def smaller(path: Path, _modified: int) -> bytes:
+    """The picture as a lossless WebP, smaller than a .png and exact to the last bit of a colour.
+
+    Kept, since a run writes the page after every section and encoding takes seconds.
+
+    A palette would turn the colours of small objects into those of large ones.
+    """
     Image = optional("PIL.Image", f"{argument('small')} needs Pillow", "formats")
     out = io.BytesIO()
-    Image.open(path).convert("RGB").quantize(256).save(out, "PNG", optimize=True)
+    Image.open(path).convert("RGB").save(out, "WEBP", lossless=True, quality=100, method=6)
     return out.getvalue()

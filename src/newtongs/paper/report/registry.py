@@ -15,8 +15,9 @@ from .report_run import SPLITS, ReportRun
 
 # The paper's order; each is registered by a module of ``sections/``.
 ORDER = (
-    "table1", "table2", "table3", "main_figure", "initialisation", "branches", "ablations",
-    "motions", "trajectories", "response", "pis3d", "strips", "panels", "first_frame", "gallery",
+    "overview", "table1", "table2", "table3", "main_figure", "initialisation", "branches",
+    "ablations", "motions", "trajectories", "response", "pis3d", "strips", "panels", "first_frame",
+    "gallery",
 )  # fmt: skip
 
 Make = Callable[[ReportRun], Section]

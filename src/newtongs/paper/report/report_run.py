@@ -2,9 +2,10 @@
 
 import hashlib
 import json
+import time
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from functools import cached_property, partial
+from functools import cache, cached_property, partial
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +15,7 @@ from ... import __version__
 from ...base.errors import InputError
 from ...base.files import write_atomically
 from ...base.process import one_thread
+from ...base.provenance import made
 from ...base.types import Progress
 from ...dynamics import BASELINES, GaussianNND
 from ...dynamics.backends import predictor
@@ -50,7 +52,7 @@ class ReportRun:
     first_frame: Path | None = None
     device: str = "cpu"
     small: bool = False
-    """Whether the page embeds its pictures with 256 colours."""
+    """Whether the page embeds its pictures as lossless WebP."""
     per_motion: int | None = None
     """Sequences of each motion; None for the paper's 4,096, or the quick size."""
     progress: Progress = lambda name, done, total: None
@@ -105,6 +107,11 @@ class ReportRun:
         return self._known[method, split]
 
     @cached_property
+    def spent(self) -> list[float]:
+        """Seconds of each measurement that this run made, which sections do not count as theirs."""
+        return []
+
+    @cached_property
     def _known(self) -> dict[tuple[str, str], Measured]:
         """Measurements that were read or made already."""
         return {}
@@ -112,9 +119,12 @@ class ReportRun:
     def _measure(self, method: str, split: str) -> Measured:
         done = partial(self.progress, f"{method} {split}")
         data = self.splits[split]
+        start = time.perf_counter()
         scores = measure(data, self.predictor(method), device=self.device, advance=done)
-        path = self.measured_path(method, split)
-        write_json(path, {"made_with": self._made_with(method), **scores})
+        self.spent.append(time.perf_counter() - start)
+        about = made(self.device, self.spent[-1])
+        key = self._made_with(method, split)
+        write_json(self.measured_path(method, split), {"made": about, "made_with": key, **scores})
         return scores
 
     def measured_path(self, method: str, split: str) -> Path:
@@ -124,17 +134,30 @@ class ReportRun:
     def record(self, method: str, split: str) -> Measured | None:
         """An earlier measurement of the same weights at the same size."""
         found = read_json(self.measured_path(method, split))
-        if found is None or found.get("made_with") != self._made_with(method):
+        if found is None or found.get("made_with") != self._made_with(method, split):
             return None
         return found
 
-    def _made_with(self, method: str) -> dict[str, Any]:
+    def _made_with(self, method: str, split: str) -> dict[str, Any]:
         weights = weights_file(method)
         return {
             "version": __version__,
             "per_motion": self.size,
             "weights": fingerprint(weights) if weights else None,
+            "data": self._data_mark(split),
+            "device": torch.device(self.device).type,
         }
+
+    def _data_mark(self, split: str) -> str:
+        """What tells the content of a split.
+
+        The report's own folder can be removed after the measurements: its content follows from the
+        program, and so has the same mark whether it is there or not.
+        """
+        path = self.data_folder / f"{split}.pt"
+        if self.data is None:
+            return "made by the report"
+        return _content_mark(path, path.stat().st_mtime_ns) if path.is_file() else "not made yet"
 
     def predictor(self, method: str) -> Predictor:
         """A method by the name of its measurements."""
@@ -149,6 +172,11 @@ class ReportRun:
     def enlarged(self, error: float) -> float:
         """The standard error of our draw, with the paper's draw added."""
         return error * (1 + self.size / self.paper_size) ** 0.5
+
+
+@cache
+def _content_mark(path: Path, _modified: int) -> str:
+    return state32.fingerprint(state32.load(path))
 
 
 def shown(path: Path) -> Path:

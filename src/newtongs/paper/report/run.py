@@ -10,12 +10,15 @@ import torch
 from ... import __version__, motions
 from ...base.errors import InputError
 from ...base.files import write_atomically
+from ...base.provenance import made
 from ...dynamics import BASELINES
+from ..datasets.common12 import folder_of_motions
 from ..datasets.state32 import State32
 from ..evaluation.evaluate import SplitSums
 from ..figures.motions import import_pyplot
+from . import claims
 from .content import Section, section_from_json
-from .html import Entry, page
+from .html import Entry, duration, page
 from .registry import SectionSpec, chosen, specs
 from .report_run import SPLITS, ReportRun, fingerprint, read_json, write_json
 
@@ -46,6 +49,8 @@ def reproduce(
         say: called with lines about the progress.
         settings: fields of :class:`newtongs.paper.report.report_run.ReportRun`.
     """
+    if settings.get("videos") is not None:
+        settings["videos"] = folder_of_motions(Path(settings["videos"]))
     report = ReportRun(Path(out), **settings)
     wanted = chosen(only)
     import_pyplot()  # report a missing extra before the work
@@ -105,7 +110,7 @@ def _made_with(report: ReportRun, spec: SectionSpec) -> dict[str, Any]:
 
 def _make(report: ReportRun, spec: SectionSpec, say: Say) -> str:
     """Make and save one section; returns the error line if its input is bad."""
-    start = time.perf_counter()
+    start, before = time.perf_counter(), sum(report.spent)
     try:
         content = spec.make(report)
     except InputError as error:
@@ -113,10 +118,11 @@ def _make(report: ReportRun, spec: SectionSpec, say: Say) -> str:
         write_json(path, {"error": str(error)})
         say(f"{spec.name}: {error}")
         return f"section {spec.name}: {error}"
-    seconds = time.perf_counter() - start
+    seconds = time.perf_counter() - start - (sum(report.spent) - before)
     record = {
         "name": spec.name, "title": spec.title, "paper": spec.paper, "note": spec.note(report),
-        "seconds": round(seconds, 2), "made_with": _made_with(report, spec),
+        "seconds": round(seconds, 2), "made": made(report.device, seconds),
+        "made_with": _made_with(report, spec),
         "section": content.as_json(),
     }  # fmt: skip
     write_json(_path(report, spec), record)
@@ -130,9 +136,24 @@ def _write_page(report: ReportRun, wanted: Iterable[SectionSpec]) -> Path:
     names = {spec.name for spec in wanted}
     entries = [e for spec in specs().values() if (e := _entry(report, spec, spec.name in names))]
     target = report.out / "index.html"
-    text = page(entries, report)
+    evidence = claims.Evidence(report, {e.spec.name: e.content for e in entries if e.content})
+    ledger = claims.judged(evidence)
+    about = made(report.device, _seconds(report, entries))
+    write_json(report.out / "json" / "claims.json", {"made": about, **claims.as_json(ledger)})
+    text = page(entries, report, ledger, evidence, about)
     write_atomically(target, lambda f: f.write(text.encode()))
     return target
+
+
+def _seconds(report: ReportRun, entries: Sequence[Entry]) -> float:
+    """What the page's sections and their measurements took when they were made."""
+    shown = [entry.spec for entry in entries if entry.content]
+    found = [read_json(_path(report, spec)) for spec in shown]
+    pairs = {pair for spec in shown for pair in spec.measures(report)}
+    measured = (report.record(*pair) for pair in pairs)
+    return sum(record["seconds"] for record in found if record) + sum(
+        x["made"]["seconds"] for x in measured if x
+    )
 
 
 def kept_tables(out: Path, name: str) -> "Iterator[RichTable]":
@@ -203,10 +224,3 @@ def _trial() -> State32:
     index = torch.arange(len(made)).repeat_interleave(TRIAL)
     states = torch.cat([x.states for x in made])
     return State32(Path("trial"), "val_id", states, index, tuple(motions.STATE32), motions.DT)
-
-
-def duration(seconds: float) -> str:
-    """A duration in words."""
-    if seconds < 90:
-        return f"{max(1, round(seconds))} s"
-    return f"{round(seconds / 60)} min" if seconds < 5400 else f"{seconds / 3600:.1f} h"

@@ -27,6 +27,11 @@ CLIPS_MISSING = (
 )
 
 
+def _weights(report: ReportRun) -> dict[str, Path]:
+    """What a picture of our model alone depends on."""
+    return {"weights": weights_file("newtongs_7301") or report.out}
+
+
 def _inputs(report: ReportRun) -> dict[str, Path]:
     found = {
         "weights": weights_file("newtongs_7301"), "videos": report.videos,
@@ -37,8 +42,7 @@ def _inputs(report: ReportRun) -> dict[str, Path]:
 
 @section(
     "main_figure", "Visualization of different methods", "Main figure, 14 motions in five frames",
-    inputs=lambda report: {"weights": weights_file("newtongs_7301") or report.out},
-    seconds=60,
+    inputs=_weights, seconds=60,
 )  # fmt: skip
 def main(report: ReportRun) -> Section:
     """The figure, and in how many of its motions NewtonGS has the lowest error."""
@@ -66,7 +70,7 @@ def strips(report: ReportRun) -> Section:
 
 @section(
     "panels", "Six-frame panels", "Appendix F, six-frame State-32 comparisons",
-    inputs=_inputs, seconds=15,
+    inputs=_weights, seconds=15,
 )  # fmt: skip
 def panels(report: ReportRun) -> Section:
     """Ground truth beside NewtonGS in the paper's three motions."""
@@ -122,7 +126,7 @@ def _given(report: ReportRun, folder: Path) -> Section:
 
 @section(
     "gallery", "Background stress tests", "Appendix F, procedural scene-aware stress tests",
-    inputs=_inputs, seconds=40,
+    inputs=_weights, seconds=40,
 )  # fmt: skip
 def gallery(report: ReportRun) -> Section:
     """The paper's protocol, and a second version whose camera follows the object."""
