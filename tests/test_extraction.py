@@ -2,7 +2,7 @@
 
 import pytest
 import torch
-from captured_things import GREY, HEIGHT, RADIUS, RED, capture, greedy, slab, turned
+from captured_things import GREY, HEIGHT, RADIUS, RED, capture, greedy, shell, slab, turned
 
 import newtongs
 from newtongs.base.state import State
@@ -318,3 +318,17 @@ def test_the_static_rest_of_the_physics_has_no_hole():
     under = static_rest(layout)
     assert (under.means[:, ::2].norm(dim=-1) < 0.5 * RADIUS).sum() > 50
     assert layout.scene.object(0).means[:, 1].max() == pytest.approx(HEIGHT, abs=1e-3)
+
+
+def test_bars_of_a_stand_are_no_support():
+    """Nothing closes the space between them: a guitar leaves its stand as it was."""
+    thing, plate = shell(), slab(0.35)
+    bars = plate[((plate.means[:, 0].abs() - 0.12).abs() < 0.015)]
+    scene = join(thing, bars)
+    mask = torch.arange(len(scene)) < len(thing)
+    found = take_out(scene, mask, find_floor(scene, up=(0, 1, 0)))
+    assert found.support is None
+    assert not len(found.fill)
+    whole = join(thing, plate)  # as many bars as make a board do carry it
+    mask = torch.arange(len(whole)) < len(thing)
+    assert take_out(whole, mask, find_floor(whole, up=(0, 1, 0))).support is not None

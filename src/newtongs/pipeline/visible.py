@@ -27,7 +27,7 @@ from .surroundings import Fixed
 DISC = 3.0  # margin of the visible floor around the path, in heights of the object
 TOUCHING = 0.02  # fraction of an object's size: coming this close to a floor, it touches it
 SHOWN = 0.5  # fraction of it: so near along a given floor, a Gaussian shows where the floor is
-FLUSH = 0.1  # fraction of it: so near to the height of a given floor, a Gaussian is part of it
+FLUSH = 0.1  # fraction of it: so near to the height of such a floor, a Gaussian is part of it
 
 
 def presence_of(layout: Layout, count: int) -> Tensor | None:
@@ -57,7 +57,8 @@ def with_visible_floors(
     radius = reach + DISC * (high - low)
     drawn = []
     given = layout.floor_origin is FloorOrigin.GIVEN
-    if layout.alone and layout.endless and (given or layout.floor_origin.assumed):
+    assumed = layout.floor_origin.assumed  # then nothing of the floor is captured
+    if layout.endless and (assumed or (layout.alone and given)):
         drawn.append(floor_disc(frame, middle, radius))
     elif given:
         drawn.append(_missing(floor_disc(frame, middle, radius), layout, bodies, states))
@@ -76,7 +77,7 @@ def with_visible_floors(
 def _missing(
     disc: GaussianScene, layout: Layout, bodies: Sequence[Body], states: Sequence[StateTensor]
 ) -> GaussianScene:
-    """The part of a disc in a given floor that is not captured, if an object lands there."""
+    """The part of a disc in an invisible floor that is not captured, if an object lands there."""
     from scipy.spatial import cKDTree
 
     rest = layout.scene.plain[layout.static]

@@ -18,7 +18,7 @@ RING = 12  # voxels: width of the ring around the foot
 FOOT = 0.25  # of the body's height that makes its foot
 SUNK = 0.35  # of the body's height that may be support selected by mistake
 LOOSELY = 4  # voxels of gap between body and support that are tolerated
-LEVEL_SHARE, TOUCHING_SHARE = 0.4, 0.15  # of the ring's columns: a level, and one in contact
+LEVEL_SHARE, TOUCHING_SHARE = 0.4, 0.15  # of the ring's columns: a level, and a support
 LEAST_COLUMNS = 12  # columns that a level must have
 WIDEST = 32  # voxels: wider Gaussians are haze
 PLANE_NEAR = 2.0  # voxels from the plane within which a surface belongs to it
@@ -53,13 +53,13 @@ def find_support(found: Around) -> Support | None:
     points = _surfaces(found, foot)
     rise, (i, k) = points[:, 1] - bottom, points[:, ::2].astype(int).T
     beside = ~foot[i, k] & (rise > -LOOSELY) & (rise < max(SUNK * height, LOOSELY))
-    level = _level(points[beside], bottom)
+    level, seen = _level(points[beside], bottom), True
     if level is None:  # it hides its support; what is higher up is in its hollow
-        level = _level(points[foot[i, k] & (abs(rise) < LOOSELY)], bottom)
-    if level is None:
-        return None
-    plane = _fitted(points, level)
-    return None if plane is None else _in_units(plane, found)
+        level, seen = _level(points[foot[i, k] & (abs(rise) < LOOSELY)], bottom), False
+    plane = None if level is None else _fitted(points, level)
+    if plane is None or (seen and _share_of_ring(points, plane, foot) < TOUCHING_SHARE):
+        return None  # nothing, or bars of a stand with nothing between them
+    return _in_units(plane, found)
 
 
 def _layers(body: Array) -> tuple[int, int]:
@@ -68,15 +68,28 @@ def _layers(body: Array) -> tuple[int, int]:
     return int(layers[0]), int(layers[-1] - layers[0] + 1)
 
 
-def _surfaces(found: Around, foot: Array) -> Array:
-    """Points ``(n, 3)``, in voxels, of surfaces around the foot with open space above."""
+def _ring(foot: Array) -> Array:
+    """Columns under the foot and in the ring around it."""
     from scipy import ndimage
 
+    return np.asarray(ndimage.distance_transform_edt(~foot) <= RING)
+
+
+def _share_of_ring(points: Array, plane: tuple[float, Array, float], foot: Array) -> float:
+    """Share of the ring around the foot where a plane, in voxels, has a surface."""
+    at, slope, _ = plane
+    on = abs(points[:, 1] - at - points[:, ::2] @ slope) <= PLANE_NEAR
+    there, ring = np.zeros_like(foot), _ring(foot) & ~foot
+    there[tuple(points[on][:, ::2].astype(int).T)] = True
+    return float((there & ring).sum() / max(int(ring.sum()), 1))
+
+
+def _surfaces(found: Around, foot: Array) -> Array:
+    """Points ``(n, 3)``, in voxels, of surfaces around the foot with open space above."""
     narrow = found.scene.scales.amax(-1).numpy() < WIDEST * found.grid.h[0]
     kept = torch.from_numpy(~found.own & narrow)
     rest = density(found.scene[kept], found.world, found.grid)
-    ring = ndimage.distance_transform_edt(~foot) <= RING
-    surface = (rest.weight >= SHEET) & _open_above(rest.weight) & ring[:, None]
+    surface = (rest.weight >= SHEET) & _open_above(rest.weight) & _ring(foot)[:, None]
     i, j, k = np.nonzero(surface)
     within = rest.height[i, j, k] / rest.weight[i, j, k]
     return np.stack([i + 0.5, j + within, k + 0.5], -1)
