@@ -358,7 +358,7 @@ class Animate(Picture):
         seconds = most_seconds(self.seconds, self.objects(), self.physics, self.goal)
         self.check_size(self.out, len(frame_times(seconds, self.fps, self.slow)), self.shown)
         animation = self.animation()
-        del self.source  # a large one is not there twice while files are written
+        vars(self).pop("source", None)  # a large one is not there twice while files are written
         self.check_goal(animation)
         report(animation)
         from ..formats.files import scene_name
