@@ -213,6 +213,7 @@ PLAIN = ["evaluate", "--splits", "val_id", "--methods", "hold_z0", "--checkpoint
         ("contact,continuous", "no_residual_branches"),
     ],
 )
+@pytest.mark.slow
 def test_compared_with_the_papers_branch_table(small_state32, capsys, removed, variant):
     words = ["--data", str(small_state32), "--compare", "--per-motion"]
     cli.main([*PLAIN, *words, "--ablate", removed])

@@ -32,6 +32,7 @@ def animation():
     return newtongs.animate("desk_blue_sphere", velocity=(1, 2, 0), seconds=0.5, fps=8)
 
 
+@pytest.mark.slow
 def test_path_is_in_the_physics_frame(animation):
     path = animation.path(0)
     assert path.shape == (5, 3)

@@ -64,6 +64,7 @@ def thrown():
     )
 
 
+@pytest.mark.slow
 def test_frame_0_is_the_scene_and_the_rest_never_moves(thrown):
     scene, animation = thrown
     still = animation.scene.ids == BACKGROUND
@@ -156,6 +157,7 @@ def test_slow_motion_shows_more_frames_of_the_same_motion():
     assert ends[0] == pytest.approx(ends[1], abs=1 / 16)
 
 
+@pytest.mark.slow
 def test_some_films_have_a_length_of_their_own():
     one = {"velocity": (9, 0, 0), "friction": 0.0}
     for words in ({"motion": "3d_uniform_motion"}, {"physics": Physics("context"), **one}):
@@ -217,6 +219,7 @@ def plate(half=2.0, n=6000, shift=(0.0, 0.0, 0.0)):
 
 
 @pytest.mark.parametrize(("gap", "expected"), [(0.0, TOSS), (0.02, TOSS), (0.1, DROP), (0.4, DROP)])
+@pytest.mark.slow
 def test_without_a_push_it_is_tossed_from_the_floor_and_dropped_from_the_air(gap, expected):
     scene = join(moved(box(), shift=torch.tensor([0.0, 0.2 + gap, 0.0])), plate())
     animation = newtongs.animate(
@@ -406,6 +409,7 @@ def test_a_background_without_a_floor_is_refused():
         newtongs.animate(box(), place=Place(cloud), up=(0, 1, 0))
 
 
+@pytest.mark.slow
 def test_arrays_and_float64_scenes_do():
     thing = box()
     double = thing.replace(means=thing.means.double())
@@ -582,6 +586,7 @@ def test_a_start_inside_something_solid_is_refused(solid):
 
 
 @pytest.mark.parametrize("contact", ["world", "paper"])
+@pytest.mark.slow
 def test_a_wall_and_a_box_stop_an_object(contact):
     physics = Physics(contact=contact)
     words = {
@@ -629,6 +634,7 @@ def test_things_fall_off_the_edge_of_a_table_onto_what_is_below():
     assert State(hollow.states[0]).p[-1, 1] > animation.world.floor - 0.1
 
 
+@pytest.mark.slow
 def test_a_named_motion_drives_an_object_that_pushes_what_it_meets():
     scene = two_boxes(gap=0.8)
     led = ObjectSpec("id:0", motion="3d_uniform_motion")
@@ -749,6 +755,7 @@ def test_a_given_floor_is_drawn_under_a_single_object():
 
 
 @pytest.mark.parametrize("contact", ["world", "paper"])
+@pytest.mark.slow
 def test_a_given_floor_is_drawn_where_something_lands_on_nothing(contact):
     """A capture of half a floor: pushed to the right, the box leaves it."""
     half = plate(n=40000)
@@ -791,6 +798,7 @@ def test_copies_start_apart_and_above(count):
     assert spread[1] < 3 * max(spread[0], spread[2]) or count < 5
 
 
+@pytest.mark.slow
 def test_copies_fall_and_pile_up():
     animation = newtongs.animate(box(), copies=4, seconds=2, **ALONE)
     assert [one.copy_of for one in animation.about.objects] == [None, 0, 0, 0]
@@ -813,6 +821,7 @@ def test_loose_objects_follow_the_copies():
     assert len(made.scene) == len(plain.scene) + 2 * len(plain.scene.object(0))
 
 
+@pytest.mark.slow
 def test_copies_that_start_inside_something_give_a_warning():
     ceiling = plate(half=2.0, n=20000, shift=(0.0, 0.75, 0.0))
     thing = moved(box(), shift=torch.tensor([0.0, 0.2, 0.0]))

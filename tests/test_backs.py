@@ -106,6 +106,7 @@ def test_an_unseen_back_is_closed_in_the_colours_of_the_front():
     assert (color - torch.tensor(GREEN)).norm(dim=-1).median() < 0.1
 
 
+@pytest.mark.slow
 def test_what_was_seen_all_around_gains_nothing():
     scene, parts, floor = before_a_wall(back=True)
     assert len(take_out(scene, parts["thing"], floor).backs) < 0.01 * int(parts["thing"].sum())

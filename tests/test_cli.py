@@ -70,6 +70,7 @@ def test_some_splits_and_methods(small_state32):
     assert "Const-Vel" not in done.stdout
 
 
+@pytest.mark.slow
 def test_no_published_figure_leaves_the_cell_empty(small_state32, tmp_path):
     """The paper prints no per-motion figures for training, and none for motions unknown to it."""
     content = torch.load(small_state32 / "val_id.pt", weights_only=True)
@@ -222,6 +223,7 @@ def test_coloured_box_of_a_terminal_becomes_one_plain_line():
     assert cli.one_line(box.replace("│ \x1b", rule + "│ \x1b")) == "not so"
 
 
+@pytest.mark.slow
 def test_standard_error_of_a_process(broken):
     done = newtongs("evaluate", "--data", ".", "--splits", "val_id", cwd=broken)
     assert done.returncode == 2

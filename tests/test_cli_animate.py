@@ -27,6 +27,7 @@ def run(*words):
     cli.main([str(word) for word in words])
 
 
+@pytest.mark.slow
 def test_one_command_makes_everything(park, tmp_path, capsys):
     pytest.importorskip("imageio_ffmpeg", reason="needs newtongs[video]")
     run("animate", park, "--out", tmp_path, *SMALL, "--formats", "mp4", "gif", "png", "json", "glb",
@@ -39,6 +40,7 @@ def test_one_command_makes_everything(park, tmp_path, capsys):
     assert len(load(tmp_path / "park_ply" / "frame0001.ply")) == 4736
 
 
+@pytest.mark.slow
 def test_replay_is_the_same_animation(park, tmp_path, capsys):
     run("animate", park, "--out", tmp_path / "a", *SMALL, "--formats", "json", "png")
     run("replay", tmp_path / "a" / "park.json", "--out", tmp_path / "b", "--size", 64, 48,
@@ -141,6 +143,7 @@ def test_a_search_says_which_push_it_found(park, tmp_path, capsys):
     assert f"misses it by {about.goal_missed_by[0]:.3g}" in said
 
 
+@pytest.mark.slow
 def test_a_background_file_makes_room_for_the_object(park, tmp_path):
     save(template("red_cube").object, tmp_path / "cube.ply")
     run("animate", tmp_path / "cube.ply", "--out", tmp_path, *SMALL, "--formats", "json",
@@ -148,6 +151,7 @@ def test_a_background_file_makes_room_for_the_object(park, tmp_path):
     assert len(load_animation(tmp_path / "cube.json").scene) == 1536 + 3200  # the ball is gone
 
 
+@pytest.mark.slow
 def test_a_json_changed_by_hand_is_one_line(park, tmp_path, capsys):
     run("animate", park, "--out", tmp_path, *SMALL, "--formats", "json")
     tree = json.loads((tmp_path / "park.json").read_text())
@@ -313,6 +317,7 @@ def test_gallery(tmp_path, monkeypatch):
     assert (tmp_path / "gallery.png").read_bytes()[1:4] == b"PNG"
 
 
+@pytest.mark.slow
 def test_the_scene_is_read_once(tmp_path, monkeypatch):
     """Also where the size of a ply sequence is estimated before the work."""
     read, opened = source.open_source, []

@@ -389,6 +389,7 @@ def own_clips(tmp_path_factory):
     return folder
 
 
+@pytest.mark.slow
 def test_own_clips_and_table_3(own_clips, capsys):
     cli.main(["evaluate", "--videos", str(own_clips)])
     out = capsys.readouterr().out

@@ -54,6 +54,7 @@ def test_scenes_held_back(name):
 
 @captures
 @pytest.mark.parametrize("name", OF_CAPTURES)
+@pytest.mark.slow
 def test_captures_on_other_grounds(name):
     made = posed(composed(name), 3)
     assert right(made, find_floor(made.scene))

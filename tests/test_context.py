@@ -246,6 +246,7 @@ def test_every_parameter_learns(tmp_path):
         assert not torch.equal(parameter, before[name]), name
 
 
+@pytest.mark.slow
 def test_an_interrupted_run_goes_on_as_if_it_had_not_been(tmp_path, monkeypatch):
     whole = train(tiny(tmp_path / "whole"))
     calls = []

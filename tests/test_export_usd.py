@@ -112,6 +112,7 @@ def test_wrong_ending_is_told(tmp_path):
         write_usd(park(2), tmp_path / "a.obj")
 
 
+@pytest.mark.slow
 def test_a_missing_extra_is_named():
     code = (
         "import sys; sys.modules['pxr'] = None\n"

@@ -120,6 +120,7 @@ def test_a_sloping_support():
 
 
 @pytest.mark.parametrize("scale", [0.01, 100.0])
+@pytest.mark.slow
 def test_size_and_direction_do_not_matter(scale):
     scene, parts, floor = capture("plinth")
     plain = take_out(scene, greedy(scene, parts), floor)
@@ -187,6 +188,7 @@ PUSH = {"velocity": (2.0, 2.0, 0.0), "seconds": 0.3, "up": (0, 1, 0)}
 
 
 @pytest.mark.parametrize("select", WAYS)
+@pytest.mark.slow
 def test_frame_0_is_the_capture_bit_for_bit(select):
     scene, parts, _ = capture()
     animation = newtongs.animate(scene, select=select, show_floor=False, **PUSH)
@@ -208,6 +210,7 @@ def test_frame_0_is_the_capture_with_things_drawn_besides():
     assert (animation.presence[n:] == LATER).any()
 
 
+@pytest.mark.slow
 def test_presence_goes_into_files(tmp_path):
     scene, _, _ = capture()
     animation = newtongs.animate(scene, **PUSH)
@@ -218,6 +221,7 @@ def test_presence_goes_into_files(tmp_path):
     assert held == int((animation.presence != FIRST).sum())
 
 
+@pytest.mark.slow
 def test_keep_ghosts_takes_the_selection_as_it_is():
     scene, _, _ = capture()
     kept = newtongs.animate(scene, select=WAYS[2], complete=False, **PUSH)
@@ -302,6 +306,7 @@ def test_mending_does_not_show_where_a_loose_thing_stays():
     assert (animation.presence != ALWAYS).any()
 
 
+@pytest.mark.slow
 def test_a_raised_object_leaves_a_mended_place_from_the_start():
     scene, _, _ = capture()
     animation = newtongs.animate(scene, motion="free_fall", seconds=0.2, up=(0, 1, 0))
@@ -310,6 +315,7 @@ def test_a_raised_object_leaves_a_mended_place_from_the_start():
     assert from_above(rest, 0.0)[1].min() > 0.65
 
 
+@pytest.mark.slow
 def test_the_static_rest_of_the_physics_has_no_hole():
     from newtongs.pipeline.surroundings import static_rest
 

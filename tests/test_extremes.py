@@ -178,6 +178,7 @@ def test_masses_of_pushes():
             ObjectSpec(mass=mass)
 
 
+@pytest.mark.slow
 def test_a_slice_of_the_extreme_states():
     counts, _ = extremes.walked(3000, chunk=3000, share=10)
     for name, count in counts.items():

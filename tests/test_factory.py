@@ -309,6 +309,7 @@ def test_a_draw_hangs_on_seed_number_and_attempt_alone(tmp_path):
     assert {draw(spec, scenes, i, 0).scene for i in range(30)} == {s.id for s in scenes}
 
 
+@pytest.mark.slow
 def test_a_throw_at_a_loose_object_flies_there():
     spec, folder = load_spec("throw_and_hit")
 
@@ -327,6 +328,7 @@ def test_a_throw_at_a_loose_object_flies_there():
 # --- shards ---------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 def test_a_sample_has_all_its_parts(films):
     spec, _, out, outcome = films
     assert outcome.films == 4
@@ -780,6 +782,7 @@ def test_entries_know_neither_time_nor_owner():
     assert (info.mtime, info.uid, info.gid, info.mode) == (0, 0, 0, 0o644)
 
 
+@pytest.mark.slow
 def test_dry_run_draws_a_sheet_and_foretells(tmp_path, capsys, monkeypatch):
     from newtongs.cli import main
     from newtongs.factory import sheet

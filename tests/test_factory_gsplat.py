@@ -171,6 +171,7 @@ def same_labels(a, b):
 
 
 @pytest.mark.parametrize("path", ["still", "orbit"])
+@pytest.mark.slow
 def test_pictures_drawn_apart_are_those_drawn_together(knocked, path):
     _, animation, color = knocked
     views = cameras(knocked, path)

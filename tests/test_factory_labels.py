@@ -174,6 +174,7 @@ def test_shares_are_those_of_brute_force(ball_and_pins, path):
 
 @by_both
 @pytest.mark.parametrize("path", ["still", "orbit"])
+@pytest.mark.slow
 def test_what_does_not_move_shares_light_with_objects_alone(ball_and_pins, path, renderer):
     """However faint it is: the background colour does not move either."""
     spec, film, source = ball_and_pins
@@ -273,6 +274,7 @@ def ways(animation, t, cameras, rows):
 
 @by_both
 @pytest.mark.parametrize("path", ["still", "orbit", "follow"])
+@pytest.mark.slow
 def test_flow_is_that_of_projected_gaussians(cube, path, renderer):
     spec, film, source = cube
     cameras = each(view(film, spec, path), spec.frames)
@@ -362,6 +364,7 @@ def next_in_this_order(animation, camera, color, t):
         return ewa.draw_layer(layer, camera, ewa.array(splat.background), share).pixels[..., :3]
 
 
+@pytest.mark.slow
 def test_depth_of_a_ball_is_that_of_its_skin_in_films_of_steady():
     """To half a percent of its radius; the middles of its Gaussians lie 1.5 percent below.
 
@@ -599,6 +602,7 @@ def from_afar(camera, distance, factor):
     return replace(camera, K=K, w2c=w2c)
 
 
+@pytest.mark.slow
 def test_what_turns_away_is_not_visible_however_far_the_camera():
     """All of a far ball is as far as its front, to 2 percent: depth alone cannot tell."""
     spec, film, source = made("desk_blue_sphere", size=(128, 128), spin=12.0)

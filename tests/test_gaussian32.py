@@ -378,6 +378,7 @@ def test_same32_rows_of_table_2(folder):
 
 
 @pytest.mark.parametrize("method", EXPECTED)
+@pytest.mark.slow
 def test_many_draws_meet_the_expectation(method):
     """Many sets of 32 sequences: the mean of each figure within a few standard errors."""
     known, draws = (400, 80) if method == "newtongs" else (4000, 300)

@@ -56,6 +56,7 @@ def generate(*words):
     cli.main(["generate", *(str(word) for word in words)])
 
 
+@pytest.mark.slow
 def test_manifest_to_table_3(tmp_path, capsys, cogvideox):
     cli.main(["data", "common12", "--out", str(tmp_path)])
     generate("--model", "cogvideox", "--weights", cogvideox, "--out", tmp_path, *SMALL)
@@ -93,6 +94,7 @@ def test_wan(tmp_path, wan):
     assert (tmp_path / "Rotation" / "Wan.mp4").read_bytes() == first  # the seed decides
 
 
+@pytest.mark.slow
 def test_a_run_goes_on_where_it_stopped(tmp_path, capsys, monkeypatch, cogvideox):
     words = ("--model", "cogvideox", "--weights", cogvideox, "--out", tmp_path, *SMALL)
     made = []

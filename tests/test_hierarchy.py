@@ -188,6 +188,7 @@ def test_cupboards_from_the_counter_to_a_shelf_are_no_things():
     assert max(float(one.size[1]) for one in clusters) < 0.5  # the cupboards: 0.6 and more
 
 
+@pytest.mark.slow
 def test_a_given_floor_selects_what_inspect_lists():
     """A patch on a thick post is no floor by itself: as much lies below it as above."""
     r = torch.Generator().manual_seed(3)

@@ -233,6 +233,7 @@ def slid():
     return newtongs.animate("kitchen_table", seconds=2.5, **push)
 
 
+@pytest.mark.slow
 def test_a_thing_falls_off_the_edge_onto_the_floor(slid):
     p = State(slid.states[0]).p
     on = p[:, 0] < kitchen_table.HALF_X

@@ -156,6 +156,7 @@ def write_dumps(out, folder, shift=(0.0, 0.0, 0.0), n=300):
     return out
 
 
+@pytest.mark.slow
 def test_nothing_is_aligned(folder, tmp_path):
     """A reconstruction shifted by one unit scores one unit, a perfect one zero."""
     exact = run_same32(folder, models=[], l4gm=write_dumps(tmp_path / "a", folder))["l4gm"][0]

@@ -193,6 +193,7 @@ def _push(one):
     return push_words(one)
 
 
+@pytest.mark.slow
 def test_a_dropped_object_is_part_of_the_scene_again(folder):
     desk = Desk(Folders([folder]))
     desk.open(SCENE)
@@ -250,6 +251,7 @@ def wrong_answers(tmp_path_factory):
 
 
 @pytest.mark.parametrize("index", range(len(WRONG)), ids=lambda i: f"{WRONG[i][0]} {WRONG[i][2]}")
+@pytest.mark.slow
 def test_wrong_input_is_one_clear_line(wrong_answers, index):
     assert WRONG[index][2] in refused(wrong_answers[index])
 
@@ -270,6 +272,7 @@ def test_wrong_input_is_one_clear_line(wrong_answers, index):
         ("export", {"formats": []}, "no format"),
     ],
 )
+@pytest.mark.slow
 def test_wrong_input_changes_nothing(picked, name, given, why):
     before = picked.session.recipe
     (result,) = talk(make_server(picked), (name, given))

@@ -70,6 +70,7 @@ def test_other_scenes_claim_nothing(name):
 
 
 @pytest.mark.parametrize("name", ["banana.ply", "guitar.compressed.ply", "unicorn_stuffy.ply"])
+@pytest.mark.slow
 def test_single_objects_claim_nothing(name):
     if not (ASSETS / name).exists():
         pytest.skip("no captures")
@@ -122,6 +123,7 @@ def thrown():
     )
 
 
+@pytest.mark.slow
 def test_a_sure_unit_is_the_unit_of_the_physics(thrown):
     about = thrown.about
     assert (about.unit_is, about.unit_doubt) == ("room", "")
@@ -153,6 +155,7 @@ def test_small_things_come_to_rest_as_large_ones_do(size):
     assert bool(simulation.asleep[0])
 
 
+@pytest.mark.slow
 def test_a_given_unit_wins():
     made = newtongs.animate(
         toys(1.0), seconds=0.1, select="box:-1.5,0.02,0.3,-0.5,0.5,1.3", complete=False,

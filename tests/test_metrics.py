@@ -170,6 +170,7 @@ def test_standing_still_scores_high(small_state32):
 # --- the evaluator -------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 def test_report_has_the_published_schema(small_state32):
     report = evaluate(small_state32, batch_size=97)
     assert list(report) == ["val_id", "val_ood"]
@@ -182,6 +183,7 @@ def test_report_has_the_published_schema(small_state32):
                 assert list(motion) == [*METRICS, "pis3d"]
 
 
+@pytest.mark.slow
 def test_oracle_is_perfect_and_batch_size_does_not_matter(small_state32):
     a, b = (evaluate(small_state32, splits=["val_id"], batch_size=n) for n in (37, 5000))
     oracle = a["val_id"]["oracle"]

@@ -17,6 +17,7 @@ def park():
     return newtongs.animate("sunny_park", seconds=0.5, fps=12)
 
 
+@pytest.mark.slow
 def test_it_is_a_page_that_plays_within_the_page(park):
     markup = park._repr_html_()
     assert markup.startswith('<iframe sandbox="allow-scripts"')

@@ -65,6 +65,7 @@ def drawn(name):
     return found, overview(made.scene, world, found)
 
 
+@pytest.mark.slow
 def test_the_picture_shows_every_object_whole_with_its_number():
     found, seen = drawn("several_objects")
     assert seen.picture.shape == (720, 960, 3)
@@ -87,6 +88,7 @@ def test_a_lone_object_fills_the_picture_though_its_floor_is_far_below():
 
 
 @pytest.mark.parametrize("name", ["shelf_room", "dining_room", "touching_row", "bookcase"])
+@pytest.mark.slow
 def test_the_numbers_of_a_room_are_on_their_things_and_apart(name):
     """Every true thing is visible from somewhere in these rooms; the picture is taken from there.
 

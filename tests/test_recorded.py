@@ -333,6 +333,7 @@ CASES = {
             "convert sunny_park a.xyz",
             "evaluate --methods hold_z0",
         ),
+        slow=True,
     ),
     "help": Case(tuple(f"{words} --help".strip() for words in HELP)),
 }
