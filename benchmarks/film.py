@@ -20,17 +20,19 @@ Run with: python benchmarks/film.py [--capture playbot.sog] [--copies 6] [--fram
 """
 
 import argparse
-import os
 import resource
-import subprocess
 import sys
 import tempfile
 import time
 from collections.abc import Iterator
 from pathlib import Path
 
+sys.path.insert(0, str(Path(__file__).resolve().parent.parent / "tests"))
+
 import torch
 from common import gemm_rate, hardware
+from furnished_rooms import densified  # type: ignore[import-not-found]
+from peaks import command_peak  # type: ignore[import-not-found]
 from render import BLEND, ball, filling
 from rich.console import Console
 from rich.table import Table
@@ -155,9 +157,6 @@ def time_command(scene: GaussianScene, times: int, formats: list[str]) -> None:
 
 def time_commands(count: int) -> None:
     """Run the commands on a capture of ``count`` Gaussians."""
-    sys.path.insert(0, str(Path(__file__).resolve().parent.parent / "tests"))
-    from furnished_rooms import densified  # type: ignore[import-not-found]
-
     with tempfile.TemporaryDirectory() as name:
         path = Path(name) / "lawn.ply"
         save(densified("two_tables_outdoors", count), path)
@@ -169,17 +168,11 @@ def time_commands(count: int) -> None:
 
 def run_command(*words: str) -> None:
     """Run a command in a process of its own and print its time and its peak of memory."""
-    start = time.perf_counter()
-    child = subprocess.Popen(
-        [sys.executable, "-m", "newtongs", *words],
-        stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
-    )  # fmt: skip
-    _, status, used = os.wait4(child.pid, 0)
-    seconds = time.perf_counter() - start
-    if os.waitstatus_to_exitcode(status):
+    code, seconds, held = command_peak(*words)
+    if code:
         raise SystemExit("the command failed")
     shown = " ".join(word for word in words if "/" not in word)
-    print(f"{seconds:6.1f} s, {used.ru_maxrss / 1e6:.2f} GB: {shown}", flush=True)
+    print(f"{seconds:6.1f} s, {held / 1e9:.2f} GB: {shown}", flush=True)
 
 
 def main() -> None:

@@ -43,7 +43,7 @@ def test_from_nothing_to_a_table(tmp_path):
     for text in ("State-32 val_id", "State-32 val_ood", "Physics-Prior-SE(3)", "3.2854", "10.392"):
         assert text in done.stdout
     report = json.loads((tmp_path / "out" / "figures.json").read_text())
-    assert list(report) == ["val_id", "val_ood"]
+    assert list(report) == ["made", "val_id", "val_ood"]
     assert list(report["val_id"]) == list(METHODS)
     assert report["val_id"]["oracle"]["traj"] == 0
     assert os.listdir(tmp_path / "out") == ["figures.json"]

@@ -128,16 +128,19 @@ def test_a_worker_that_cannot_draw_is_one_line_too(spec_file):
 def test_a_finished_data_set_needs_no_card(spec_file, tmp_path):
     """Its index and statistics can be made anew anywhere."""
     from newtongs.factory.encode import text
-    from newtongs.factory.shards import shards_of
+    from newtongs.factory.scenes import set_digest
+    from newtongs.factory.shards import fingerprint, shards_of
 
     spec, home = load_spec(spec_file)
     out = tmp_path / "films"
     (out / "parts").mkdir(parents=True)
-    (shard,) = shards_of(spec, find_scenes(spec, home))
+    scenes = find_scenes(spec, home)
+    (shard,) = shards_of(spec, scenes)
     rows = [{"key": f"{i:08d}", "number": i, "made": False, "failures": []} for i in range(2)]
-    part = {"digest": spec.digest, "films": 2, "rows": rows}
+    tar = out / f"{shard.name}.tar"
+    tar.write_bytes(b"")
+    part = {"digest": set_digest(spec, scenes), "films": 2, "rows": rows, "tar": fingerprint(tar)}
     (out / "parts" / f"{shard.name}.json").write_bytes(text(part))
-    (out / f"{shard.name}.tar").write_bytes(b"")
     outcome = produce(spec, home, out)
     assert (outcome.kept, outcome.given_up) == (1, 2)
 

@@ -162,6 +162,8 @@ def _best_epoch(run: Evidence, seed: int) -> int:
         raise NotMeasuredError(str(path))
     rows = [json.loads(line) for line in path.read_text().splitlines()]
     rows = [row for row in rows if "val_total" in row]
+    if not rows:
+        raise NotMeasuredError(str(path))
     return int(sorted(rows, key=lambda row: row["val_total"])[0]["epoch"])
 
 
