@@ -10,8 +10,8 @@ from peaks import command_peak
 from newtongs.formats.files import save
 
 GAUSSIANS = 500_000
-# Bytes for each Gaussian, and for what does not grow: libraries, grids of up to 32 million cells, and
-# the gigabyte of freed memory that is kept. Together 4 GB for 4 million.
+# Bytes for each Gaussian, and for what does not grow: libraries, grids of up to 32 million cells,
+# and the gigabyte of freed memory that is kept. Together 4 GB for 4 million.
 EACH, ELSE = 671, 1.31e9
 
 
